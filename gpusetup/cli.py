@@ -75,7 +75,7 @@ def _run(words: list[str], out: Console) -> int:
         return 0
     out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
-    question = module.QUESTION.typed(options)
+    question = module.Question.typed(options)
     reply = module.run(question, out)
     if reply.document is not None:
         out.answer(reply.document, reply.screen)

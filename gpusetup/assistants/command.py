@@ -27,15 +27,12 @@ NEEDS = "mcp>=2.3"
 """The requirement of the extra `mcp` (pyproject.toml)."""
 
 
-class McpQuestion(CommandQuestion):
+class Question(CommandQuestion):
     python: str | None = PYTHON
     agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")
 
 
-QUESTION = McpQuestion
-
-
-def run(question: McpQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     """Serve an assistant until it closes stdin, or print the instructions."""
     if question.agents:
         out.script(TEXT.read_text(encoding="utf-8"))

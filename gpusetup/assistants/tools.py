@@ -71,7 +71,7 @@ def text(description: str, longest: int = LONGEST_WORD) -> Values:
 
 def schema_of(tool: Tool) -> Values:
     """The JSON schema of a tool's arguments: the options of its command, and its own."""
-    options = command(tool.command).QUESTION.OPTIONS
+    options = command(tool.command).Question.OPTIONS
     properties: Values = {}
     for name in tool.options:
         kind, choices = takes(options[name]), options[name].choices

@@ -160,7 +160,8 @@ CAUSES = (
         refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
-        means="This Python is too new, too old, or free-threaded.",
+        means="A wheel is made for one release of Python, and a release of torch has wheels for a "
+        "few of them only.",
         text="Create an environment with another Python",
         way=_create_64_bit_environment,
         says=(

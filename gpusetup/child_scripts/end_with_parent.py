@@ -16,22 +16,18 @@ PR_SET_PDEATHSIG = 1
 PARENT_HAS_GONE = 75
 
 
-def end_with(parent: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before prctl was called
-        sys.exit(PARENT_HAS_GONE)
-
-
 def main(lock: str, parent: int, argv: list[str]) -> None:
     import fcntl
 
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.set_inheritable(handle, True)
-    end_with(parent)
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent ended before prctl was called
+        sys.exit(PARENT_HAS_GONE)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # SIGXFSZ stays ignored, as Python sets it, so that a limit on file sizes is reported as an
     # error instead of killing the program.

@@ -95,13 +95,9 @@ def recovery_action(nvml: Any, handle: Any) -> str | None:
     # Each field has its own error.
     if answer.nvmlReturn != 0:
         raise nvml.NVMLError(answer.nvmlReturn)
-    action = getattr(answer.value, NUMBER_TYPES.get(answer.valueType, "ullVal"))
-    # Newer drivers may have more actions.
-    return RECOVERY[action] if 0 <= action < len(RECOVERY) else None
-
-
-NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-"""nvmlValueType_t -> the member of the union that contains the value."""
+    # The value is an enum, an unsigned int. Newer drivers may have more actions.
+    action = answer.value.uiVal
+    return RECOVERY[action] if action < len(RECOVERY) else None
 
 
 def fabric(nvml: Any, handle: Any) -> Any:

@@ -8,7 +8,6 @@ The answer:
      "stub": false,             the toolkit's stub (a folder `stubs`), which never finds a device
      "compat": false,           a cuda-compat (forward compatibility) copy
      "init": 0, "init_name": "CUDA_SUCCESS",     what cuInit returned
-     "seconds": 0.2,            from the first call to the last
      "version": "13.0",         cuDriverGetVersion: the newest CUDA API that this library supports
      "device_count": 1,         missing if cuInit failed or the GPUs cannot be counted
      "devices": [{"index": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:07:00.0",
@@ -29,7 +28,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import time
 import uuid as uuid_module
 from typing import Any, Dict
 
@@ -197,7 +195,6 @@ def main() -> Answer:
         load_error = "%s has no %s" % (path or "libcuda", missing[0])
         return dict(answer, load_error=load_error)
     answer.update(library=path or None, stub="/stubs/" in path, compat="/compat" in path)
-    began = time.monotonic()
     init_code = call_code(library, "cuInit", 0)
     answer["init"] = init_code
     answer["init_name"] = NAMES.get(init_code, "error %d" % init_code)
@@ -207,7 +204,6 @@ def main() -> Answer:
     # The list is None if the GPUs cannot be counted.
     if answer.get("devices") is not None:
         answer["device_count"] = len(answer["devices"])
-    answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 

@@ -3,10 +3,10 @@
     read_nvml.py                      once
     read_nvml.py SECONDS [COUNT]      a sample each time; without COUNT, or with 0, endlessly
 
-The answer, `{"init": 0, "message": "Success", "seconds": 0.02, "nvml_version": "13.580.95.05",
+The answer, `{"init": 0, "message": "Success", "nvml_version": "13.580.95.05",
 "driver_version": "580.95.05", "cuda_version": "13.0", "devices": [...], "problems": [...]}`, has
 the fields of `gpusetup.model.machine.Gpu` for each device (and `index` and `persistence`). If
-`init`, what nvmlInit returned, is not 0, the answer has only it, the message, the seconds, the
+`init`, what nvmlInit returned, is not 0, the answer has only it, the message, the
 library's version and the problems. If a value is null, `problems` says why: `{"field":
 "ecc_enabled", "code": 3, "text": "Not Supported"}`. Without the binding, the answer is
 `{"problem": "..."}`.
@@ -122,14 +122,12 @@ def once() -> Answer:
         nvml = Announced(binding())
     except ImportError as problem:
         return {"problem": "nvidia-ml-py cannot be imported: %s" % problem}
-    began = time.monotonic()
     fields, init = ALL_FIELDS, {"init": 0, "message": "Success"}
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as problem:
         fields, init = LIBRARY_FIELDS, {"init": problem.value, "message": str(problem)}
-    answer = read_fields(nvml, fields)
-    return dict(answer, **init, seconds=round(time.monotonic() - began, 3))
+    return dict(read_fields(nvml, fields), **init)
 
 
 # --- samples --------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def answered(
     ask = getattr(module, "ask_from_python", module.run)
     given = {field: value for field, value in values.items() if value is not None}
     try:
-        question = _question_of(name, module.QUESTION, given)
+        question = _question_of(name, module.Question, given)
         try:
             reply = ask(question, Listener(notify))
         except Exception as problem:

@@ -22,16 +22,13 @@ FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 """The words that stand for a file or a folder in an option's help."""
 
 
-class CompletionQuestion(CommandQuestion):
+class Question(CommandQuestion):
     shell: str = argument(
         "generate the completion script for this shell", default=NEEDED, choices=SHELLS
     )
 
 
-QUESTION = CompletionQuestion
-
-
-def run(question: CompletionQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     import shtab
 
     parser = build_parser(*COMMANDS)

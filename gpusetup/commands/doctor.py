@@ -23,7 +23,7 @@ from gpusetup.render.console import Console
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.choose.host import Host
-    from gpusetup.model.documents import DoctorAnswer, OtherEnvironment
+    from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.machine import Snapshot
     from gpusetup.project.meets import ProjectHere
 
@@ -38,7 +38,7 @@ EXAMPLES = (
 )
 
 
-class DoctorQuestion(CommandQuestion):
+class Question(CommandQuestion):
     machine: Machine | None = FROM._replace(one_of="read")
     python: str | None = PYTHON._replace(one_of="read")
     report: str | bytes | None = option(
@@ -63,10 +63,7 @@ class DoctorQuestion(CommandQuestion):
         return bool(self.gpu or self.driver)
 
 
-QUESTION = DoctorQuestion
-
-
-def run(question: DoctorQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     if question.explain:
         return _explanation(question.explain)
     from gpusetup.catalog.builds import completed_from_catalog
@@ -98,11 +95,14 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
     if question.report is None:
         from gpusetup.model.frozen import replace
 
-        answer = replace(
-            answer,
-            project=project.answer if project else None,
-            other_environments=_elsewhere(question, snapshot),
-        )
+        answer = replace(answer, project=project.answer if project else None)
+        is_named = question.machine or question.python or question.describes_other_host
+        if not is_named and snapshot.torch.installed is False:
+            from gpusetup.probe.environments import environments_with_torch
+            from gpusetup.system.system import System
+
+            others = environments_with_torch(System(), snapshot.python.prefix)
+            answer = replace(answer, other_environments=others)
     return Reply(answer, doctor_screen, code)
 
 
@@ -120,18 +120,6 @@ def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     return project_here(ask, host, catalog) if ask else None
 
 
-def _elsewhere(question: DoctorQuestion, snapshot: Snapshot) -> tuple[OtherEnvironment, ...]:
-    """The environments of this machine that have torch, if the examined one has none and was not
-    named."""
-    is_named = question.machine or question.python or question.describes_other_host
-    if is_named or snapshot.torch.installed is not False:
-        return ()
-    from gpusetup.probe.environments import environments_with_torch
-    from gpusetup.system.system import System
-
-    return environments_with_torch(System(), snapshot.python.prefix)
-
-
 def _explanation(finding_id: str) -> Reply:
     """The reply that explains a kind of finding; it does not read a machine."""
     from gpusetup.diagnosis.explanations import known_finding, record
@@ -142,7 +130,7 @@ def _explanation(finding_id: str) -> Reply:
     return Reply(FindingAnswer(finding=finding), explained(finding))
 
 
-def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
+def _machine_of(question: Question, out: Console) -> Snapshot:
     """The machine to diagnose, which is read or taken from a report, with the driver and GPUs that
     the options describe."""
     if question.report is not None:

@@ -28,15 +28,12 @@ EXAMPLES = (
 )
 
 
-class FleetCheckQuestion(CommandQuestion):
+class Question(CommandQuestion):
     profile: str | None = PROFILE
     prometheus: str | None = PROMETHEUS
 
 
-QUESTION = FleetCheckQuestion
-
-
-def run(question: FleetCheckQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import name_of_node, read_node

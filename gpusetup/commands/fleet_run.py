@@ -39,7 +39,7 @@ EXAMPLES = (
 )
 
 
-class FleetRunQuestion(CommandQuestion):
+class Question(CommandQuestion):
     nodes: str | None = NODES
 
     _by_engine = HelpGroup("how to reach the nodes")
@@ -89,10 +89,7 @@ class FleetRunQuestion(CommandQuestion):
     after: tuple[str, ...] = command_after_dashes()
 
 
-QUESTION = FleetRunQuestion
-
-
-def run(question: FleetRunQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     """Run the work on every node, save the records and evaluate them. With `--print`, only show
     what would be submitted."""
     of_one_engine = (
@@ -120,7 +117,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
     return judged(str(into), not_asked=engine.skipped)
 
 
-def _engine(question: FleetRunQuestion) -> Engine:
+def _engine(question: Question) -> Engine:
     """The engine that reaches the nodes, with the work of each."""
     from gpusetup.fleet.names import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
@@ -154,7 +151,7 @@ def _engine(question: FleetRunQuestion) -> Engine:
     return Kubernetes(work, question.kubernetes or "", question.runtime_class)
 
 
-def _folder(question: FleetRunQuestion) -> Path:
+def _folder(question: Question) -> Path:
     """The path of the folder for the records. Raises UsageError if it exists and is not empty, so
     that records of two runs never mix."""
     from datetime import datetime

@@ -32,16 +32,13 @@ NODES: Any = option(
 )
 
 
-class FleetShowQuestion(CommandQuestion):
+class Question(CommandQuestion):
     folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
     nodes: str | None = NODES
     strict: bool = switch("also exit with 1 if a node has a warning or differs from the others")
 
 
-QUESTION = FleetShowQuestion
-
-
-def run(question: FleetShowQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     from gpusetup.fleet.names import expanded
 
     nodes = expanded(question.nodes) if question.nodes else ()

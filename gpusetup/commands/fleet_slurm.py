@@ -27,7 +27,7 @@ EXAMPLES = (
 )
 
 
-class FleetSlurmQuestion(CommandQuestion):
+class Question(CommandQuestion):
     folder: str = argument(
         "the folder to write to; it must have the same path on each node",
         default=NEEDED,
@@ -48,10 +48,7 @@ class FleetSlurmQuestion(CommandQuestion):
     prometheus: str | None = PROMETHEUS
 
 
-QUESTION = FleetSlurmQuestion
-
-
-def run(question: FleetSlurmQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     from gpusetup.fleet.slurm_files import files
     from gpusetup.install.switching.files import write_safely
 
@@ -77,7 +74,7 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
     return Reply(screen=written["slurm.conf.gpusetup"])
 
 
-def _require_usable_files(question: FleetSlurmQuestion) -> None:
+def _require_usable_files(question: Question) -> None:
     """Raise UsageError or BadInput for a path or profile that would fail later on every node."""
     from gpusetup.fleet.node_check import MOST_BYTES, read_profile
     from gpusetup.fleet.prometheus import FILE_SUFFIX

@@ -42,7 +42,7 @@ EXAMPLES = (
 )
 
 
-class InstallQuestion(CommandQuestion):
+class Question(CommandQuestion):
     """What to install, where to install it, and which of the steps to run."""
 
     packages: tuple[str, ...] = arguments(
@@ -91,10 +91,7 @@ class InstallQuestion(CommandQuestion):
         return bool(self.gpu or self.driver)
 
 
-QUESTION = InstallQuestion
-
-
-def run(question: InstallQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     if question.machine and not (question.dry_run or question.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",

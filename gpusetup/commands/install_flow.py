@@ -54,7 +54,7 @@ from gpusetup.render.screen import Screen
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
-    from gpusetup.commands.install import InstallQuestion
+    from gpusetup.commands.install import Question as InstallQuestion
 
 
 # --- which torch ----------------------------------------------------------------------------------

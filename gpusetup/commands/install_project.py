@@ -43,7 +43,7 @@ from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.commands.install import InstallQuestion
+    from gpusetup.commands.install import Question as InstallQuestion
 
 PROJECT_FILE = "pyproject.toml"
 

@@ -65,7 +65,7 @@ BETWEEN_SAMPLES = seconds(0.02, 86400)
 """Defined here, because `seconds` is the name of a field in the class."""
 
 
-class MonitorQuestion(CommandQuestion):
+class Question(CommandQuestion):
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command)",
         default=0.0,
@@ -105,11 +105,10 @@ class MonitorQuestion(CommandQuestion):
     after: tuple[str, ...] = command_after_dashes()
 
 
-QUESTION = MonitorQuestion
 USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
 
 
-def run(question: MonitorQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     if question.after and (question.once or question.pid is not None):
         raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
     if not question.replay:
@@ -132,7 +131,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     return StreamingChild((*python, f"{interval:g}", str(count)))
 
 
-def _watch(question: MonitorQuestion, out: Console) -> Reply:
+def _watch(question: Question, out: Console) -> Reply:
     """Watch the GPUs, the process or the command that the options specify."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
@@ -186,7 +185,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
         return Reply()
 
 
-def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
+def _best_source(nvml: StreamingChild, question: Question, out: Console) -> SampleSource:
     """The best source of samples: NVML, nvidia-smi, amdgpu's files, or the machine without a GPU.
     If it is not NVML, its `not_watched` says why, and so does the first line on the screen.
 
@@ -251,7 +250,7 @@ def _command(
     return Reply(exit_code=code)
 
 
-def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
+def _once(source: SampleSource, question: Question) -> Reply:
     from gpusetup.monitor.sources import SourceEnded
 
     try:
@@ -266,7 +265,7 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
     return answer(replace(sample, host=host), once)
 
 
-def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
+def _replay(file: str, question: Question, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.documents import Sample
     from gpusetup.monitor.record import read_recording

@@ -1,6 +1,6 @@
 """The command-line parser: every command with its options, and helpful errors for mistyped words.
 
-Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `QUESTION` (the record
+Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `Question` (the record
 of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
 lists their modules. Only the requested command is imported. `documents.py` contains the types of
 the commands' JSON documents.
@@ -41,13 +41,9 @@ ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
 """Commands that only print text, without `--json` and `--schema`."""
-SCREEN_OPTIONS = {
-    ("--no-color",): "print without colour (like setting the variable NO_COLOR)",
-    ("-v", "--verbose"): "show where in the code an error occurred",
-}
+SCREEN_WORDS = ("--no-color", "-v", "--verbose")
 """Options that may also follow the command. They take no values, because a value could be mistaken
 for that of another option."""
-SCREEN_WORDS = tuple(flag for flags in SCREEN_OPTIONS for flag in flags)
 EXAMPLES = "examples:\n"
 """The heading of the examples below a command's help."""
 
@@ -158,8 +154,10 @@ def build_parser(*with_options: str) -> CommandParser:
         formatter_class=HelpFormat,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
     )
-    for flags, help in SCREEN_OPTIONS.items():
-        parser.add_argument(*flags, action="store_true", help=help)
+    no_color = "print without colour (like setting the variable NO_COLOR)"
+    parser.add_argument("--no-color", action="store_true", help=no_color)
+    where = "show where in the code an error occurred"
+    parser.add_argument("-v", "--verbose", action="store_true", help=where)
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for name, what in COMMANDS.items():
@@ -189,8 +187,8 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         for action, what in actions.items():
             child.children[action] = _add(below, f"{name} {action}", what)
         return child
-    add_options(child, module.QUESTION)
-    child.takes_command = COMMAND in [spec.kind for spec in module.QUESTION.OPTIONS.values()]
+    add_options(child, module.Question)
+    child.takes_command = COMMAND in [spec.kind for spec in module.Question.OPTIONS.values()]
     # argparse's own usage would list every option, which takes ten lines.
     formatter: Any = HelpFormat(child.prog)
     positional = " ".join(

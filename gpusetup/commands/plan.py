@@ -54,7 +54,7 @@ QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
 
 
-class PlanQuestion(CommandQuestion):
+class Question(CommandQuestion):
     _model = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
     model: str | None = option(
         "a model: a short name (qwen3-8b), a hub id, a config.json or its folder", metavar="NAME"
@@ -152,11 +152,10 @@ class PlanQuestion(CommandQuestion):
         return fields
 
 
-QUESTION = PlanQuestion
 USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options]"
 
 
-def run(options: PlanQuestion, out: Console) -> Reply:
+def run(options: Question, out: Console) -> Reply:
     unused = options.given_flags() - {"--cells", "--predict"}
     if options.cells and unused:
         raise UsageError(
@@ -189,7 +188,7 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     return Reply(PlanCellsAnswer(cells=cells))
 
 
-def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
+def request_of(options: Question, out: Console) -> PlanRequest:
     """The request from which `plan` makes its answer. Options and config are checked before the
     machine is read."""
     question = TrainingQuestion(
@@ -245,7 +244,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     return replace(from_config, question=question)
 
 
-def place_of_options(options: PlanQuestion, out: Console) -> Place:
+def place_of_options(options: Question, out: Console) -> Place:
     """The GPUs to plan for: the one that the user named, or those of the machine."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))

@@ -64,7 +64,7 @@ ON_APPLE = (
 )
 
 
-class ResolveQuestion(CommandQuestion):
+class Question(CommandQuestion):
     packages: tuple[str, ...] = arguments(
         "packages to install together with torch, such as `vllm` or 'jax[cuda13]'; gpusetup "
         "asks your package index, and chooses a torch that works with them",
@@ -107,10 +107,7 @@ class ResolveQuestion(CommandQuestion):
     offline: bool = switch("with PACKAGE: use only gpusetup's own table, no network")
 
 
-QUESTION = ResolveQuestion
-
-
-def run(question: ResolveQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     refuse_scripts(question.packages)
     root = index_root_of(question.index)
     installer = "conda" if question.name else question.installer
@@ -170,7 +167,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     return reply(document, screen, yes=document.torch)
 
 
-def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple[Snapshot, bool]:
+def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapshot, bool]:
     """The machine of the question, and whether options describe any part of it."""
     whole = {"driver", "gpu", "os", "python"}
     # If the options describe the whole machine, only the operating system of this one is read.
@@ -197,7 +194,7 @@ def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple
 
 
 def _document(
-    question: ResolveQuestion, choice: Choice, host: Host, machine: Snapshot, root: str
+    question: Question, choice: Choice, host: Host, machine: Snapshot, root: str
 ) -> ResolveAnswer:
     """The answer as a document, with the commands for each installer; `root` is torch's index
     without a login."""

@@ -24,17 +24,14 @@ EXAMPLES = (
 )
 
 
-class SnapshotQuestion(CommandQuestion):
+class Question(CommandQuestion):
     machine: Machine | None = FROM
     python: str | None = PYTHON
     timeout: float | None = TIMEOUT
     keep_private: bool = switch("keep the names of users, hosts and folders, and the UUIDs")
 
 
-QUESTION = SnapshotQuestion
-
-
-def run(question: SnapshotQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     from gpusetup.model.codec import to_json
     from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact

@@ -18,11 +18,10 @@ from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.presets import PRESET_NAMES, preset_named, preset_text, spelled
+from gpusetup.tune.presets import PRESETS, preset_text, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Facts
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
@@ -38,11 +37,12 @@ EXAMPLES = (
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
 INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT, 2."""
 DEFAULT_FILE = "train.yaml"
 """The config file name in the commands of a printed preset."""
 
 
-class TuneQuestion(CommandQuestion):
+class Question(CommandQuestion):
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = FROM
     gpu: str | None = option(
@@ -52,10 +52,10 @@ class TuneQuestion(CommandQuestion):
 
     _the_config = HelpGroup("the config")
     preset: str | None = option(
-        "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESET_NAMES),
+        "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESETS),
         metavar="NAME",
         parse=spelled,
-        choices=PRESET_NAMES,
+        choices=tuple(PRESETS),
     )
     target: str | None = option(
         "write the tuned config, or the preset, to OUT", "-o", metavar="OUT", one_of="written"
@@ -83,10 +83,7 @@ class TuneQuestion(CommandQuestion):
         return self.benchmark or self.batch_size
 
 
-QUESTION = TuneQuestion
-
-
-def _check(question: TuneQuestion) -> None:
+def _check(question: Question) -> None:
     """Raise UsageError if options contradict each other."""
     config, code, measuring = question.config, question.code, question.measures
     writes = question.in_place or question.target
@@ -107,7 +104,7 @@ def _check(question: TuneQuestion) -> None:
             raise UsageError(problem, hint="`gpusetup tune --help` shows the options")
 
 
-def run(question: TuneQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     """Run the requested measurements. If the user named a config, then propose changes to it."""
     if question.preset:
         return _preset(question)
@@ -116,7 +113,16 @@ def run(question: TuneQuestion, out: Console) -> Reply:
     from gpusetup.tune.case import Measured, facts_of, with_card
 
     config = _read(question.config) if question.config else None
-    facts = facts_of(_machine(question, out)) if config or question.benchmark else None
+    facts = None
+    if config or question.benchmark:
+        machine = gather(out, question.machine, question.python)
+        if not question.machine:
+            from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
+            from gpusetup.system.system import System
+
+            # nvidia-smi tells the GPUs if NVML cannot be loaded.
+            machine = with_gpus_of_nvidia_smi(machine, System())
+        facts = facts_of(machine)
     if facts and question.gpu:
         facts = with_card(facts, question.gpu)
     answer = _measure(question, out, config, facts) if question.measures else TuneAnswer()
@@ -137,7 +143,7 @@ def run(question: TuneQuestion, out: Console) -> Reply:
     return Reply(answer, screen, INTERRUPTED if answer.interrupted else code)
 
 
-def _preset(question: TuneQuestion) -> Reply:
+def _preset(question: Question) -> Reply:
     """The reply with a preset, or with the file to which it was written
     (`-o`). Raises UsageError for options that cannot be combined with `--preset`."""
     from gpusetup.render.tune import preset_screen
@@ -154,7 +160,7 @@ def _preset(question: TuneQuestion) -> Reply:
             f"Presets are YAML, but {target} does not end in .yaml",
             hint="name a file that ends in .yaml",
         )
-    text = preset_text(preset_named(question.preset or ""), target or DEFAULT_FILE)
+    text = preset_text(PRESETS[question.preset or ""], target or DEFAULT_FILE)
     previous_file = write_keeping_previous(target, text.encode()) if target else None
     answer = TuneAnswer(preset=text, written=target)
     return Reply(answer, partial(preset_screen, kept=previous_file))
@@ -173,20 +179,8 @@ def _read(path: str) -> Config:
     return config
 
 
-def _machine(question: TuneQuestion, out: Console) -> Snapshot:
-    """The machine to tune for. On this machine, nvidia-smi adds its GPUs if NVML cannot be
-    loaded."""
-    machine = gather(out, question.machine, question.python)
-    if question.machine:
-        return machine
-    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
-    from gpusetup.system.system import System
-
-    return with_gpus_of_nvidia_smi(machine, System())
-
-
 def _measure(
-    question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
+    question: Question, out: Console, config: Config | None, facts: Facts | None
 ) -> TuneAnswer:
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System

@@ -22,7 +22,7 @@ from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options
 if TYPE_CHECKING:
     from gpusetup.model.documents import VerifyAnswer
 
-__all__ = ["EXAMPLES", "QUESTION", "SUMMARY", "ask_from_python", "run"]
+__all__ = ["EXAMPLES", "SUMMARY", "Question", "ask_from_python", "run"]
 
 
 _PARSER = ArgumentParser(add_help=False)
@@ -47,7 +47,7 @@ def _as_in_child(flag: str, value_type: type = str) -> Any:
     return option(help_text, flag, default=action.default, value_type=value_type, **details)
 
 
-class VerifyQuestion(CommandQuestion):
+class Question(CommandQuestion):
     python: str | None = PYTHON
     level: str = _as_in_child("--level")
     seconds: float | None = _as_in_child("--seconds", float)
@@ -62,16 +62,13 @@ class VerifyQuestion(CommandQuestion):
     junit: str | None = _as_in_child("--junit")
 
 
-QUESTION = VerifyQuestion
-
-
 FOLDER = str(Path(gpusetup.verify.__file__).parent)
 """The folder of verify, which any Python can run."""
 GENTLY_SECONDS = 5.0
 """After a Ctrl-C, how long verify may take to end the processes that it started."""
 
 
-def run(question: VerifyQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     """Run verify in a child process, which writes the answer itself, and reply with its exit code.
 
     A signal that asks gpusetup to end is passed on, so that verify reports what it knows.
@@ -100,7 +97,7 @@ def run(question: VerifyQuestion, out: Console) -> Reply:
     return Reply(exit_code=code if code >= 0 else 128 - code)
 
 
-def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
+def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
     """Run verify for the Python API, and return the document that the child process prints.
 
     Raises the error in the child's error document, or ToolFailed if the child printed no document.
@@ -127,7 +124,7 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
     raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
 
 
-def _target(question: VerifyQuestion, out: Console) -> str:
+def _target(question: Question, out: Console) -> str:
     """The path of the Python whose torch is tested."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System

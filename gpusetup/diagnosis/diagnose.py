@@ -116,6 +116,8 @@ def diagnose(
         newest=offer_of(context.choice),
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
+        # An error that the root does not explain leaves the answer less sure as a whole.
+        confidence=sureness(certain and not others) if root and is_caused else None,
         certainty=sureness(certain) if is_caused else None,
         check=check,
         facts=facts_read(context),

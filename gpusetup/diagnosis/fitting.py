@@ -321,8 +321,12 @@ def _kept_variables(context: RuleContext, fix: Fix) -> str:
     where = in_windows if on(context, "windows") else profile
     if context.os.family is None:
         where = f"{profile} (on Windows, {in_windows})"
+    removes = all(variables.values())
+    way = f"delete its line in {where}" if removes else f"add the `export` line to {where}"
+    if on(context, "windows"):
+        way = f"change it in {where}"
     return (
-        f"to {'remove' if all(variables.values()) else 'set'} {' and '.join(variables)} "
-        f"permanently, change it in {where}, then open a new shell. A command changes variables "
+        f"to {'remove' if removes else 'set'} {' and '.join(variables)} "
+        f"permanently, {way}, then open a new shell. A command changes variables "
         "only in the shell in which you run it"
     )

@@ -338,7 +338,9 @@ NOT_SUPPORTED = "3"
 def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
-        values = {**event.values, "gpu": named_gpu(context, event)}
+        gpu, problem = named_gpu(context, event), event.values.get("problem", "")
+        # The titles of these causes have different placeholders.
+        values = {**event.values, "gpu": gpu, "who": gpu, "have": "has", "what": problem}
         # Some GPUs do not have this value.
         if values.get("code") == NOT_SUPPORTED:
             continue

@@ -22,6 +22,7 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     gpus,
+    in_container,
     is_cuda_build,
     is_report,
     serving,
@@ -29,10 +30,11 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.environment import torch_in_words, version_evidence
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import gpu_naming
+from gpusetup.fixes import gpu_naming, paste
 from gpusetup.fixes.jetson import jetson_fix
-from gpusetup.model.finding import Finding, Findings
+from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, visible_gpus
+from gpusetup.model.shell import lines
 from gpusetup.model.versions import Capability, parsed
 
 
@@ -60,9 +62,15 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
         evidence=(*event_evidence(declared), *version_evidence(context)),
-        fix=jetson_fix(context),
+        fix=OF_THE_HOST if declared and in_container(context) else jetson_fix(context),
     )
 
+
+OF_THE_HOST = Fix(
+    text="Up to JetPack 4, a Jetson's container uses CUDA's libraries of its host. Start the "
+    "container with `--runtime nvidia`, and use the image whose L4T tag is the host's release",
+    looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
+)
 
 NO_KERNEL_IMAGE = 209
 """cudaErrorNoKernelImageForDevice."""

@@ -85,6 +85,14 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and context.choice.build is None:
         return jetson_fix(context)
+    tags = re.search(r"-cp(\d)(\d{1,2})t?-", requested)
+    if cause == "python-no-wheel" and tags:
+        python = f"{tags[1]}.{tags[2]}"
+        text = (
+            f"This file is for 64-bit Python {python}: create an environment with that Python, "
+            "or let the installer choose the file for yours"
+        )
+        return paste.with_python(context, python, text)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":

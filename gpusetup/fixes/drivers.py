@@ -70,6 +70,8 @@ UPDATE = "sudo apt update"
 SIGNED_ON_UBUNTU = (
     'sudo apt install -y nvidia-driver-{name} linux-modules-nvidia-{name}-"$(uname -r)"'
 )
+FIRST_PACKAGED_ON_UBUNTU = parsed("22.04")
+"""The first release of Ubuntu whose archive has today's branches."""
 FUSION = (
     "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
 )
@@ -174,6 +176,9 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     if where_driver_lives(context):
         return ()
     if family == "ubuntu":
+        release = re.search(r"ubuntu\D{0,3}(\d+\.\d+)", (os.name or "").lower())
+        if release and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
+            return ()
         # Ubuntu packages each branch, and Canonical has signed the modules, so Secure Boot takes
         # them without a key of one's own (Ubuntu Server documentation, "NVIDIA drivers
         # installation").

@@ -290,11 +290,13 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         text = ". ".join(filter(None, sentences))
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        judged = replace(judged, text=f"{owner.sentence}: {judged.text}")
+        way = owner.sentence
         # gpusetup is not in the image, so its Dockerfile gets pip's commands only.
         if owner.is_image:
             text = judged.text.replace(": `gpusetup install` installs and tests it", "")
             judged = replace(judged, text=text, commands=())
+            way += " (`RUN` before each command)" if judged.alternatives else ""
+        judged = replace(judged, text=f"{way}: {judged.text}")
     return judged
 
 

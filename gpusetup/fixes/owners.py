@@ -202,8 +202,8 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
     return EnvironmentOwner(
         because="the program runs in a container, and packages that you install in a running "
         "container are lost when it stops",
-        way="Change the line of the Dockerfile that installs torch (`RUN` before each command) and "
-        "build the image again, or use a newer tag of the image. In the Dockerfile",
+        way="Change the line of the Dockerfile that installs torch and build the image again, or "
+        "use a newer tag of the image. In the Dockerfile",
         is_closed=False,
         is_image=True,
     )

@@ -138,6 +138,9 @@ class DoctorAnswer(Frozen):
     schema: Literal["gpusetup.doctor/1"] = "gpusetup.doctor/1"
     cause: str
     """The id of the root cause, or `ok`, or `unknown`."""
+    confidence: Literal["certain", "likely"] | None = None
+    """Like `certainty`, but also `likely` if another error remains unexplained; null if there is no
+    root cause."""
     proof: Text = None
     """If the cause is `ok`: one line that says what doctor checked. Otherwise null."""
     certainty: Literal["certain", "likely"] | None = None

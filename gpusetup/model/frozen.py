@@ -8,7 +8,7 @@ without an intermediate step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -78,14 +78,6 @@ def defaults(value: Any) -> Iterator[tuple[str, Any]]:
     return zip(names, all_values, strict=True)
 
 
-def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a value or of a class, in order; each has `name`, `default` and `type`."""
-    kind = value if isinstance(value, type) else type(value)
-    return _fields_of(kind)
-
-
-@cache
-def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a class. They are cached, because msgspec evaluates the annotations on each
-    call."""
-    return msgspec.structs.fields(kind)
+fields: Callable[[Any], tuple[msgspec.structs.FieldInfo, ...]] = cache(msgspec.structs.fields)
+"""The fields of a class, in order; each has `name`, `default` and `type`. They are cached, because
+msgspec evaluates the annotations on each call."""

@@ -87,8 +87,6 @@ class Driver(Frozen):
     """The return code of nvmlInit: 0 for success, 9 driver not loaded, 12 library not found, 18
     version mismatch, 999 unknown error…"""
     nvml_message: Text = None
-    seconds: Amount = None
-    """How long the driver's slowest response took."""
     persistence: Flag = None
 
 
@@ -216,7 +214,6 @@ class Package(Frozen):
     """The installer according to INSTALLER or conda-meta: `pip`, `uv` or `conda`."""
     build: Text = None
     """The build string of a conda package."""
-    channel: Text = None
     location: Text = None
     intact: Flag = None
     """False if files of the package are missing, for example after an interrupted installation."""

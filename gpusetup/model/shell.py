@@ -69,9 +69,7 @@ def line(argv: Sequence[str], shell: Shell) -> Line:
 
 def word(text: str, shell: Shell) -> str:
     """One argument, quoted so that the program receives exactly this text."""
-    if shell == "bash":
-        return _for_bash(text)
-    return _for_powershell(text)
+    return _for_bash(text) if shell == "bash" else _for_powershell(text)
 
 
 def setting(name: str, value: str, shell: Shell) -> Line:

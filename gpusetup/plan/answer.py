@@ -86,7 +86,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
     has_more = (place.count or 0) > decision.job.gpus
     if decision.fits and (has_more or asks_for_fewest):
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
-    answered = {field.name: getattr(plain, field.name) for field in fields(plain)}
+    answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
         "confidence": "close" if reasons else plain.confidence,
         "close_because": "; ".join(reasons) or None,

@@ -34,7 +34,16 @@ def read_container(system: System) -> Snapshot:
     # images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
     if kind != "none" and (nodes := list_or_empty(system, "/dev")):
         given = any(map(GPU_NODE.fullmatch, nodes))
-    container = Container(kind=kind, nvidia_requested=given, cuda_compat_path=_compat_path(system))
+    # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists. A
+    # cuda-compat folder there comes before the driver's own libcuda.
+    texts = [system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")]
+    configuration = "/etc/ld.so.conf.d"
+    for name in list_or_empty(system, configuration):
+        if name.endswith(".conf"):
+            texts.append(read_or_none(system, f"{configuration}/{name}") or "")
+    folders = (str(folder) for folder in COMPAT_FOLDER.findall("\n".join(texts)))
+    compat = next((one for one in folders if exists(system, f"{one}/libcuda.so.1")), None)
+    container = Container(kind=kind, nvidia_requested=given, cuda_compat_path=compat)
     reading = Reading(subject="container", source=marker.strip(), value=kind)
     return Snapshot(container=container, readings=(reading,))
 
@@ -57,16 +66,3 @@ MARKERS = {
 because a Kubernetes pod may also be a Docker container."""
 CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
 """Maps a part of a cgroup's path to the kind of container that creates such a cgroup."""
-
-
-def _compat_path(system: System) -> str | None:
-    """The first cuda-compat folder whose libcuda the loader finds before the driver's; None if
-    there is none."""
-    # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists.
-    texts = [system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")]
-    configuration = "/etc/ld.so.conf.d"
-    for name in list_or_empty(system, configuration):
-        if name.endswith(".conf"):
-            texts.append(read_or_none(system, f"{configuration}/{name}") or "")
-    folders = (str(folder) for folder in COMPAT_FOLDER.findall("\n".join(texts)))
-    return next((one for one in folders if exists(system, f"{one}/libcuda.so.1")), None)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gpusetup.child_scripts.driver_answers import NOT_PLAUSIBLE
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Snapshot
-from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
+from gpusetup.readings.plausibility import implausible
 from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_of
 from gpusetup.system.system import System
 
@@ -56,7 +57,6 @@ def read_nvml(system: System, limit: float) -> Snapshot:
         library_version=library_version or None,
         nvml_code=values.get("init"),
         nvml_message=values.get("message"),
-        seconds=values.get("seconds"),
         persistence=all(persistence) if persistence and None not in persistence else None,
     )
     readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
@@ -77,7 +77,6 @@ def read_cuda(system: System, limit: float) -> Snapshot:
     driver = Driver(
         cuda=api.version if api.init_code == 0 and not is_foreign else None,
         libcuda_path=values.get("library"),
-        seconds=values.get("seconds"),
     )
     readings = (
         *readings_of("cuda_api", source, api),

@@ -99,15 +99,9 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         shown = _with_visibility(all_gpus[: len(listed)], answers, environ)
         gpus = tuple(map(identified, shown))
     driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
-    seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
-    driver = replace(
-        driver,
-        # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
-        library_found=True if driver.libcuda_path else driver.library_found,
-        # Both libraries were queried at the same time, so the slower one's time is the waiting
-        # time.
-        seconds=max(seconds, default=None),
-    )
+    # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
+    if driver.libcuda_path:
+        driver = replace(driver, library_found=True)
     return Snapshot(
         driver=driver,
         cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),

@@ -36,8 +36,12 @@ def read_os(system: System) -> Snapshot:
     if family == "linux":
         return _linux(system, facts, os)
     if family == "windows":
-        version = facts.get("os_version") or None
-        os = replace(os, name=windows_name(version or ""), version=version, kernel=version)
+        version = facts.get("os_version") or ""
+        build = re.match(r"10\.\d+\.(\d+)", version)
+        # Windows 11 still reports version 10; its first build is 22000.
+        edition = "11" if build and int(build[1]) >= 22000 else version.partition(".")[0]
+        name = f"Windows {edition}".strip()
+        os = replace(os, name=name, version=version or None, kernel=version or None)
     else:
         version = facts.get("mac_version") or ""
         os = replace(os, name=f"macOS {version}".strip(), version=version or None)
@@ -91,22 +95,6 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     libc_problem = None if libc else "no C library is known"
     libc_reading = Reading(subject="libc", source="confstr", value=libc, problem=libc_problem)
     return Snapshot(taken_at=facts.get("now"), os=os, readings=(os_reading, libc_reading))
-
-
-FIRST_BUILD_OF_WINDOWS_11 = 22000
-
-
-def windows_name(version: str) -> str:
-    """The name of a Windows version. Windows 11 still reports version 10, so the build number
-    decides.
-
-    >>> windows_name("10.0.26100"), windows_name("10.0.19045")
-    ('Windows 11', 'Windows 10')
-    """
-    build = re.match(r"10\.\d+\.(\d+)", version)
-    if build is None:
-        return f"Windows {version.partition('.')[0]}".strip()
-    return "Windows 11" if int(build[1]) >= FIRST_BUILD_OF_WINDOWS_11 else "Windows 10"
 
 
 L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")

@@ -15,7 +15,6 @@ from gpusetup.readings.packages import (
     WATCHED,
     is_watched,
     normalised,
-    parse_conda_name,
     parse_required,
 )
 from gpusetup.readings.paths import join
@@ -47,9 +46,10 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
             has_listed_folder = True
             infos = filter(None, map(INFO_FOLDER.match, names))
             packages += filter(None, (_package(system, folder, info) for info in infos))
-    for parts in map(parse_conda_name, list_or_empty(system, join(target.prefix, "conda-meta"))):
-        name, version, build = parts or ("", "", "")
-        if name in CONDA_WATCHED or name in WATCHED:
+    for file in list_or_empty(system, join(target.prefix, "conda-meta")):
+        # `pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json`
+        name, version, build = (*file.removesuffix(".json").rsplit("-", 2), "", "")[:3]
+        if build and file.endswith(".json") and (name in CONDA_WATCHED or name in WATCHED):
             package = Package(
                 name=name,
                 version=version,

@@ -138,7 +138,17 @@ def _target_of_interpreter(
         return _target_from_facts(system, python, chosen_by, facts)
     answer = ask_python(system, python, timeout=ASK_SECONDS)
     if "problem" in answer:
-        answer = {**facts_from_files(system, python), "problem": answer["problem"]}
+        # Its files show these facts without running it.
+        base = prefix_of(python)
+        settings = parse_pyvenv(read_or_none(system, join(base, "pyvenv.cfg")) or "")
+        # virtualenv and uv write `version_info` (virtualenv: `3.11.9.final.0`), venv `version`.
+        version = settings.get("version_info") or settings.get("version") or ""
+        answer = {
+            "prefix": base,
+            "python": ".".join(version.split(".")[:3]) or None,
+            "site_packages": site_packages(system, base, base_name(python)),
+            "problem": answer["problem"],
+        }
     target = _target_from_facts(system, python, chosen_by, answer)
     _refuse_broken_environment(system, target, is_folder=python != folder)
     return target
@@ -215,20 +225,6 @@ def _target_from_facts(
 
 
 # --- an environment from its files ---------------------------------------------------------------
-
-
-def facts_from_files(system: System, python: str) -> dict[str, Any]:
-    """The facts about an environment's interpreter that its files show, without running it."""
-    prefix = prefix_of(python)
-    settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
-    # virtualenv and uv write `version_info`, venv writes `version`.
-    version = settings.get("version_info") or settings.get("version") or ""
-    return {
-        "prefix": prefix,
-        # virtualenv writes `3.11.9.final.0`.
-        "python": ".".join(version.split(".")[:3]) or None,
-        "site_packages": site_packages(system, prefix, base_name(python)),
-    }
 
 
 def prefix_of(python: str) -> str:

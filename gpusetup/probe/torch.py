@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import TargetPython
-from gpusetup.readings.packages import backend_of, parse_version_file
+from gpusetup.readings.packages import backend_of
 from gpusetup.readings.paths import is_below, join, separator
 from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
@@ -45,7 +44,7 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
         source = join(folder, "torch", "version.py")
         text = read_or_none(system, source)
         if text is not None:
-            torch = from_version_file(parse_version_file(text), folder, packages)
+            torch = from_version_file(text, folder, packages)
             reading = Reading(subject="torch", source=source, value=torch.version)
             return Snapshot(torch=torch, readings=(reading,))
 
@@ -68,10 +67,13 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
     return replace(absent, torch=Torch(installed=False))
 
 
-def from_version_file(
-    fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
-) -> Torch:
-    """The torch in a folder, from the values in its `version.py`."""
+def from_version_file(text: str, folder: str, packages: tuple[Package, ...]) -> Torch:
+    """The torch in a folder, from the constants in its `version.py`: `__version__ = '2.5.1+cu124'`,
+    `cuda: Optional[str] = '12.4'`."""
+    import ast
+
+    constant = r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")"
+    fields = {name: ast.literal_eval(value) for name, value in re.findall(constant, text, re.M)}
     version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
     in_folder = [one for one in packages if one.name == "torch" and one.location == folder]
     # An interrupted upgrade leaves two packages. The one with torch's own version counts.

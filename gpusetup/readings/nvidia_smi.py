@@ -113,10 +113,10 @@ def integer(text: str | None) -> int | None:
     return None if value is None else int(value)
 
 
-def kilobytes(text: str | None) -> float | None:
-    """The bytes per second in a cell that nvidia-smi prints in KB/s; None if it has no value."""
-    value = number(text)
-    return None if value is None else value * 1000
+def rate_in(unit: float) -> Callable[[str | None], float | None]:
+    """Returns a function that reads a cell in units of so many bytes per second, in bytes per
+    second; None if the cell has no value."""
+    return lambda text: None if (value := number(text)) is None else value * unit
 
 
 UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, "gb": 1 << 30}
@@ -393,8 +393,8 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("clock_sm_max_mhz", "Max Clocks/SM", integer),
     ("pcie_generation", "PCIe Generation/Current", integer),
     ("pcie_generation_max", "PCIe Generation/Max", integer),
-    ("pcie_rx_bytes_per_second", "Rx Throughput", kilobytes),
-    ("pcie_tx_bytes_per_second", "Tx Throughput", kilobytes),
+    ("pcie_rx_bytes_per_second", "Rx Throughput", rate_in(1e3)),
+    ("pcie_tx_bytes_per_second", "Tx Throughput", rate_in(1e3)),
     ("pcie_width", "Link Width/Current", integer),
     ("pcie_width_max", "Link Width/Max", integer),
     ("compute_mode", "Compute Mode", compute_mode),

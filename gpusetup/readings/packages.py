@@ -5,23 +5,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 from gpusetup.accelerators.makers import LABEL
-
-
-def parse_version_file(text: str) -> dict[str, Any]:
-    """The constants in a `torch/version.py`.
-
-    >>> parse_version_file("__version__ = '2.5.1+cu124'\\ncuda: Optional[str] = '12.4'\\n")
-    {'__version__': '2.5.1+cu124', 'cuda': '12.4'}
-    """
-    import ast
-
-    lines = re.findall(
-        r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M
-    )
-    return {name: ast.literal_eval(value) for name, value in lines}
 
 
 def backend_of(version: str | None, cuda: str | None, hip: str | None) -> str | None:
@@ -108,13 +93,3 @@ def parse_required(metadata: str) -> tuple[str, ...]:
         for text in requirements
         if "extra" not in text.partition(";")[2] and re.search("[<>=~!@]", text.partition(";")[0])
     )
-
-
-def parse_conda_name(file: str) -> tuple[str, str, str] | None:
-    """The name, version and build in the name of a `conda-meta` file; None for any other file.
-
-    >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
-    ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')
-    """
-    name, version, build = (*file.removesuffix(".json").rsplit("-", 2), "", "")[:3]
-    return (name, version, build) if file.endswith(".json") and build else None

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NOT_PLAUSIBLE = -1
-"""The error code for a call that worked but returned an impossible value
-(`child_scripts/read_nvml.py` has the same number)."""
 LIMITS: dict[str, tuple[float, float]] = {
     name: limits
     for names, limits in {

@@ -24,6 +24,7 @@ from gpusetup.readings.nvidia_smi import (
     integer,
     memory,
     number,
+    rate_in,
     recovery_action,
     throttle_mask,
 )
@@ -55,12 +56,6 @@ def fault(text: str) -> bool | None:
     """Whether a cell contains a yes or a count of faults; None if it contains no value."""
     count = integer(text)
     return flag(text) if count is None else count > 0
-
-
-def megabytes(text: str) -> float | None:
-    """The bytes per second in a cell in MB/s; None if it contains no value."""
-    value = number(text)
-    return None if value is None else value * 1e6
 
 
 COLUMNS: Mapping[str, tuple[str, Reader]] = {
@@ -107,9 +102,9 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
     ),
     # The columns of `gpusetup monitor --csv` that nvidia-smi does not have.
     "throttle reasons": ("throttle_reasons", lambda text: tuple(text.split())),
-    "pcie.rx": ("pcie_rx_bytes_per_second", megabytes),
-    "pcie.tx": ("pcie_tx_bytes_per_second", megabytes),
-    "pcie.limit": ("pcie_limit_bytes_per_second", megabytes),
+    "pcie.rx": ("pcie_rx_bytes_per_second", rate_in(1e6)),
+    "pcie.tx": ("pcie_tx_bytes_per_second", rate_in(1e6)),
+    "pcie.limit": ("pcie_limit_bytes_per_second", rate_in(1e6)),
 }
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells. If a field has several columns, the first one with a value counts."""

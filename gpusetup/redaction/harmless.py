@@ -111,7 +111,7 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Frozen):
-        for field in fields(value):
+        for field in fields(type(value)):
             yield from _texts(getattr(value, field.name))
     elif isinstance(value, Iterable):
         for inner in value:

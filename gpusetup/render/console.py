@@ -12,11 +12,12 @@ import codecs
 import re
 import sys
 from collections.abc import Callable
+from shutil import get_terminal_size
 from typing import TextIO, TypeVar
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.hidden_marks import INVISIBLE
-from gpusetup.render.screen import Screen, plain, remark
+from gpusetup.render.screen import Screen, can_be_drawn_on, plain, remark
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.verify import streams
 
@@ -110,7 +111,8 @@ class Console:
         """The text for this stream, without harmful characters, and with colours only if the stream
         is a terminal."""
         if isinstance(text, Screen):
-            return harmless(text.on(stream, colour=self.color))
+            width = get_terminal_size().columns if stream.isatty() else None
+            return harmless(text.shown(width=width, colour=self.color and can_be_drawn_on(stream)))
         return harmless(plain(text))
 
     def json_text(self, text: str) -> None:

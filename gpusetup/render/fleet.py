@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, RATES, TAKEN_AT, Drift
+from gpusetup.fleet.differences import COPIED, KIND, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
@@ -77,6 +77,14 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     return marked(STATUS_MARKS[worst], nodes, f": {counted}")
 
 
+OF_RECORDS = {
+    TAKEN_AT: ("misdated record", "the median record is of {}; record it again"),
+    COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
+    KIND: ("the only node with", "most nodes have {}"),
+}
+"""Field that is no fact of a node -> its words, and what is said of the other nodes."""
+
+
 def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     """Yields the lines of one group of nodes: their names, their faults, and the next step."""
     node = nodes[0]
@@ -91,27 +99,14 @@ def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     for finding in node.findings:
         yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
-        yield _drift(drift)
+        usual_words = words_of(drift.field.removeprefix(RATES))
+        words, others = OF_RECORDS.get(drift.field, (usual_words, OF_RECORDS[KIND][1]))
+        if drift.majority is None:
+            others = "no value has a majority"
+        # Two measured values are never equal, so the median represents the others.
+        if drift.field.startswith(RATES):
+            others = "the median is {}"
+        text = f": {drift.value}, {others.format(drift.majority)}"
+        yield marked(MARKS[drift.severity], words, text, indent=4)
     if node.next:
         yield ScreenLine("    → ", (node.next, COMMAND), hang=6, whole=True)
-
-
-OF_RECORDS = {
-    TAKEN_AT: ("misdated record", "the median record is of {}; record it again"),
-    COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
-    KIND: ("the only node with", "most nodes have {}"),
-}
-"""Field that is no fact of a node -> its words, and what is said of the other nodes."""
-
-
-def _drift(drift: Drift) -> ScreenLine:
-    """A line with a value that differs from the other nodes, and the value that the others have."""
-    usual_words = words_of(drift.field.removeprefix(RATES))
-    words, others = OF_RECORDS.get(drift.field, (usual_words, OF_RECORDS[KIND][1]))
-    if drift.majority is None:
-        others = "no value has a majority"
-    # Two measured values are never equal, so the median represents the others.
-    if drift.field.startswith(RATES):
-        others = "the median is {}"
-    text = f": {drift.value}, {others.format(drift.majority)}"
-    return marked(MARKS[drift.severity], words, text, indent=4)

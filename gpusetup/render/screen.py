@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from shutil import get_terminal_size, which
+from shutil import which
 from textwrap import TextWrapper
 from typing import TextIO
 
@@ -142,12 +142,6 @@ class Screen(str):
 
         rows = (row for line in self.lines for row in _broken(line, columns, colour=colour))
         return "".join(f"{row}\n" for row in rows)
-
-    def on(self, stream: TextIO, *, colour: bool = True) -> str:
-        """The text for this stream. Lines are broken only on a terminal, and colours are used only
-        if the stream supports them."""
-        width = get_terminal_size().columns if stream.isatty() else None
-        return self.shown(width=width, colour=colour and can_be_drawn_on(stream))
 
 
 # --- the parts of a screen ----------------------------------------------------------------------

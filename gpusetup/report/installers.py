@@ -78,8 +78,8 @@ def _package_of_row(row: re.Match[str], line: str) -> Package:
     if build and row["sign"] != "==" and (channel is None or CHANNEL.search(line)):
         # For a package that pip installed, conda lists `pypi` in one of these two columns.
         if build.startswith("pypi") or channel == "pypi":
-            return replace(package, installer="pip", channel=channel)
-        return replace(package, installer="conda", build=build, channel=channel)
+            return replace(package, installer="pip")
+        return replace(package, installer="conda", build=build)
     # A mark such as `[conda]` in collect_env's rows does not prove which installer installed the
     # package.
     return package if row["by"] else replace(package, installer="pip")

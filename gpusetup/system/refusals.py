@@ -31,14 +31,9 @@ def blocked_by(problem: OSError, failure: str, hint: str | None = None) -> Block
     if problem.errno == errno.EXDEV:
         reason = MOUNT
     path = str(problem.filename or "")
-    parts = [failure]
-    if path and path not in failure:
-        parts.append(path)
-    parts.append(reason)
-    message = ": ".join(part for part in parts if part)
-
-    is_in_use = getattr(problem, "winerror", None) in HELD_CODES
-    if is_in_use:
+    parts = (failure, "" if path in failure else path, reason)
+    message = ": ".join(filter(None, parts))
+    if getattr(problem, "winerror", None) in HELD_CODES:
         message += "; perhaps another program (Python, a notebook, an editor) holds it"
         advice = "close that, then run this again"
         hint = f"{hint}; {advice}" if hint else advice

@@ -23,8 +23,16 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.units import GIB, MIB
-from gpusetup.tune.case import ConfigCase, Suggestion, label, names_batch_norm, trainer_in
-from gpusetup.tune.presets import Preset, preset_named
+from gpusetup.tune.case import (
+    LONGEST_SHOWN,
+    LONGEST_VALUE,
+    ConfigCase,
+    Suggestion,
+    label,
+    names_batch_norm,
+    trainer_in,
+)
+from gpusetup.tune.presets import PRESETS, Preset
 from gpusetup.tune.verdict import verdict_on
 
 NOMINAL_SHARE = 0.92
@@ -55,8 +63,6 @@ SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
 NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
 """Matches values that contain such a word but name another model (`vision transformer`), and ids of
 published models, which contain `/`."""
-LONGEST_KIND = 100
-"""The characters of a value to look at; a longer one is a text and names no kind of model."""
 MODEL_KIND_KEYS = frozenset((
     "model_type", "model", "type", "name", "model_name", "arch", "architecture", "network", "net",
     "rnn_type", "cell_type", "cell", "encoder",
@@ -93,7 +99,7 @@ def training_of(case: ConfigCase) -> Training:
     is_of_language_trainer = trainer_of(case.config) is not None
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
-    kinds = [unquoted(one.text)[:LONGEST_KIND] for one in settings
+    kinds = [unquoted(one.text)[:LONGEST_VALUE] for one in settings
              if name_of(one.path) in MODEL_KIND_KEYS]  # fmt: skip
     names_sequences = any(
         SEQUENCE_MODEL.search(kind) and not NOT_SEQUENCE_MODEL.search(kind) for kind in kinds
@@ -224,7 +230,7 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
 
 def image_preset(memory_bytes: int) -> Preset:
     """The optimisation guide's preset for a card with this much memory."""
-    return preset_named(next(name for gb, name in IMAGE_CARDS if has_memory(memory_bytes, gb)))
+    return PRESETS[next(name for gb, name in IMAGE_CARDS if has_memory(memory_bytes, gb))]
 
 
 def card_beside(preset: Preset, gpu: str | None, memory_bytes: int) -> str:
@@ -260,12 +266,12 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
         name = "saving"
         if has_memory(memory, 10):
             name = "top" if has_memory(memory, 12) else "balanced"
-        preset, sizes = preset_named(name), SEQUENCE_SIZES
+        preset, sizes = PRESETS[name], SEQUENCE_SIZES
         cards = preset.card
     comparisons = []
     for role, guide_key in sizes.items():
         for setting in plain_values(case, role):
-            current = unquoted(setting.text)[:40]
+            current = unquoted(setting.text)[:LONGEST_SHOWN]
             # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
             if not current.startswith(("!", "$", "<", "&", "*")):
                 comparisons.append(
@@ -290,6 +296,7 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
     if not memory or has_memory(memory, SMALL_CARD_GB):
         return
     next_step = ""
+    # The command answers only where plan knows the model.
     if not isinstance(verdict_on(case, 1, steps=1), str):
         command = f"gpusetup plan --from-config {case.file} --context {MOST_LENGTH}"
         next_step = f"; `{command}` says what it saves"
@@ -308,11 +315,7 @@ def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
     """Advise gradient clipping where a setting switches it off."""
     for setting in plain_values(case, "clip"):
         text = unquoted(setting.text)
-        try:
-            is_off = text in EMPTY or switch_value(setting) is False or float(text) == 0
-        except ValueError:
-            is_off = False
-        if is_off:
+        if text in (*EMPTY, "0", "0.0") or switch_value(setting) is False:
             yield (
                 f"{label(setting)} is {setting.text.strip() or 'empty'}, so it does not clip "
                 "gradients. The optimisation guide clips at 1.0, which keeps one bad batch "

@@ -159,6 +159,9 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
             continue
         if size != split.size:
             yield from _change_split(case, split, size, f"{BY_PLAN}, clear on this card")
+            guide = guide_batch(case)
+            if guide and not guide.of_all_gpus and size < guide.least <= effective:
+                yield f"{guide.text}, so more than {size} may run. {guide.measure}"
         return
     # If plan knows a reason why the batch may still fit, it is not called impossible.
     if current.may_fit_because:

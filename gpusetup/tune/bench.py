@@ -46,6 +46,7 @@ KILLED_EXITS = (-9, 137)
 """The exit codes of a child that the Linux OOM killer may have ended: the negative number of
 SIGKILL, and 137, by which a shell reports that signal."""
 STDERR_BYTES = 64 << 10
+"""How much of the end of a dead child's standard error is searched for a lack of memory."""
 LONGEST_DETAIL = 300
 """The number of characters to show from the end of the child's output, where the error is."""
 
@@ -223,8 +224,5 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
     first, name = failed[0], job.code or "the model"
     # Split off the hint that the child may have added to its message.
     detail, _, hint = (first.detail or "").partition("\nhint: ")
-    usual_hint = (
-        "one training step must run by itself within the time limit; the batch size is not "
-        "the reason"
-    )
+    usual_hint = "one training step must run by itself, within the time limit, at any batch size"
     raise BadInput(f"{name} with batch {first.batch} failed: {detail}", hint=hint or usual_hint)

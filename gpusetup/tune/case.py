@@ -214,6 +214,8 @@ def _proposed(edit: Edit, setting: Setting, value: str, reason: str, source: str
 
 LONGEST_VALUE = 200
 """The number of characters of a value to look at; a longer value is a text."""
+LONGEST_SHOWN = 40
+"""The number of characters of a value to repeat in a message."""
 BATCH_NORM = re.compile(
     r"(?i)^(?:(?:sync_?)?bn(?:[123]d)?|(?:sync_?)?batch_?norm\w*|(?:wide_?|se_?)?resne[tx]t?\w*"
     r"|efficientnet\w*|tf_efficientnet\w*|mobilenet\w*|regnet\w*|densenet\w*|vgg\d+_bn"

@@ -26,14 +26,7 @@ from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import facts_of
 from gpusetup.tune.config_file import read_bytes, with_proposal
 from gpusetup.tune.rules import propose
-from gpusetup.tune.search import (
-    FIRST,
-    Goal,
-    Trial,
-    fastest,
-    largest_that_ran,
-    stopped,
-)
+from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran, stopped
 
 TOTAL_SECONDS = 120.0
 """The default time limit of a search."""
@@ -50,30 +43,25 @@ OPTIONS = (
 """The keys in the config dict that are options of the search."""
 
 
-def search_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
-    """Read a dict of search options, or the batch, mixed precision and compile settings of a
-    training config. Returns the options, and the batch size with which the search starts (None if
-    there is none); other keys are ignored.
+def search_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The search options in a dict of them, or those that a training config's mixed precision and
+    compile settings mean; other keys are ignored.
 
     >>> search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
-    ({'amp': True}, 16)
+    {'amp': True}
     """
     options: dict[str, Any] = {}
-    batch_size = None
     for path, value in _leaves(config):
         key = key_of(path)
         role = key.role if key else None
         if len(path) == 1 and path[0] in OPTIONS and _is_option(path[0], value):
             options[path[0]] = value
-        # Python's True is also an int, so the exact type counts.
-        elif role == "batch" and type(value) is int and value > 0:
-            batch_size = value
         elif role in ("amp", "bf16", "fp16") and value is True:
             # The search option `amp` takes precedence over the config's switches.
             options.setdefault("amp", True if role == "amp" else role)
         elif role == "compile" and value is True:
             options.setdefault("compile", True)
-    return options, batch_size
+    return options
 
 
 def _is_option(name: str, value: object) -> bool:
@@ -103,7 +91,7 @@ class BatchSizeOptimizer:
     `compile`, `device`, `max_batch_size`, `memory_limit_bytes` (by default a quarter of the free
     memory on a CPU), `total_seconds` (by default 120), `steps` and `say` (a function that is called
     with a line about each size; by default these lines go to standard error). It may also be your
-    training config: the search uses its batch size, mixed precision and compile settings.
+    training config: the search uses its mixed precision and compile settings.
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -133,7 +121,7 @@ class BatchSizeOptimizer:
         `BadInput` if the model does not train.
         """
         began = time.monotonic()
-        options, start = search_config(self.config)
+        options = search_config(self.config)
         total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
         options["seconds"] = TRIAL_SHARE * total_seconds
         say: Say = options.get("say") or partial(print, "gpusetup:", file=sys.stderr, flush=True)
@@ -155,7 +143,6 @@ class BatchSizeOptimizer:
             )
             goal = Goal(
                 limit_bytes=device.room(),
-                start=start or FIRST,
                 largest=options.get("max_batch_size"),
                 # Even if torch starts slowly, keep half of the time for trials.
                 ends=max(began + total_seconds, time.monotonic() + total_seconds / 2),

@@ -14,8 +14,6 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpusetup.errors import UsageError
-
 
 class Preset(NamedTuple):
     """A ready-made config for one class of cards."""
@@ -50,7 +48,7 @@ def _images(name: str, card: str, values: str) -> Preset:
     return Preset(name, card, "an image network", "optimisation guide", settings)
 
 
-PRESETS: tuple[Preset, ...] = (
+_PRESETS = (
     _sequences("top", "a card with 12 GB or more", "a small transformer",
                "transformer 256 2 0.2 100 512 1 true 4 true"),
     _sequences("balanced", "a card with 8 to 12 GB", "an LSTM",
@@ -68,7 +66,7 @@ PRESETS: tuple[Preset, ...] = (
     _images("gtx-1080", "a GTX 1080 (8 GB)", "16 64 6 128 false true false 1.0 6 true true 2"),
 )  # fmt: skip
 
-PRESET_NAMES = tuple(preset.name for preset in PRESETS)
+PRESETS = {preset.name: preset for preset in _PRESETS}
 
 
 def spelled(text: str) -> str:
@@ -78,16 +76,6 @@ def spelled(text: str) -> str:
     ('rtx-4090', 'gtx-1080', 'top')
     """
     return "-".join(re.sub(r"[_-]", " ", text.lower()).split())
-
-
-def preset_named(name: str) -> Preset:
-    """The preset with this name in any spelling; UsageError with the existing names if there is
-    none."""
-    for preset in PRESETS:
-        if preset.name == spelled(name):
-            return preset
-    hint = f"one of {', '.join(PRESET_NAMES)}"
-    raise UsageError(f"No preset is called {name!r}", hint=hint)
 
 
 # --- the file -------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.configs.config import Config, edited
 from gpusetup.configs.settings import (
-    EMPTY,
     Setting,
     dotted,
     name_of,
@@ -29,6 +28,7 @@ from gpusetup.tune.advice import (
 )
 from gpusetup.tune.batch import split_batches
 from gpusetup.tune.case import (
+    LONGEST_SHOWN,
     MEASURED,
     ConfigCase,
     DoesNotFit,
@@ -76,8 +76,6 @@ def worker_count(facts: Facts) -> tuple[int, str]:
     reason = f"{facts.cores or 0} usable cores"
     if processes > 1:
         reason += f" for {processes} GPUs, a process each"
-    if count < cores_each:
-        reason += f"; more than {MOST_WORKERS} workers are rarely faster"
     worker_bytes = WINDOWS_WORKER_BYTES if facts.family == "windows" else WORKER_BYTES
     if facts.ram_bytes is not None:
         carried_by_ram = max(1, facts.ram_bytes // worker_bytes // processes)
@@ -132,10 +130,7 @@ def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
     reason = f"each worker prepares {LEAST_PREFETCH} batches ready"
     for setting in case.with_role("prefetch"):
         size = whole_number(setting)
-        is_too_small = size is not None and size < LEAST_PREFETCH
-        # A value of `null` can be replaced, but a key without a value has no text to replace.
-        is_null = setting.text != "" and setting.text in EMPTY
-        if is_too_small or is_null:
+        if size is not None and size < LEAST_PREFETCH:
             yield from change_value(case, setting, str(LEAST_PREFETCH), reason, LOADER_SOURCE)
 
 
@@ -192,10 +187,8 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     kind = "bf16" if capability >= BF16_SINCE else "fp16"
-    reason, source = (
-        "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model",
-        "acceleration guide",
-    )
+    reason = "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model"
+    source = "acceleration guide"
     if is_faster:
         reason, source = "it trains faster", MEASURED
         line = f"with torch.autocast(device, torch.{TORCH_TYPES[kind]}): loss = step(batch)"
@@ -249,9 +242,9 @@ def _other_half(
         # The type is named either by the value (`torch_dtype: bfloat16`) or by a switch's name
         # (`pure_bf16`).
         is_on = switch_value(half)
-        text = name_of(half.path) if is_on else unquoted(half.text)[:40]
-        if is_on is not False and HALF_PRECISION.search(text):
-            yield f"{label(setting)} stays off, because {label(half)} is {unquoted(half.text)[:20]}"
+        value = unquoted(half.text)[:LONGEST_SHOWN]
+        if is_on is not False and HALF_PRECISION.search(name_of(half.path) if is_on else value):
+            yield f"{label(setting)} stays off, because {label(half)} is {value}"
             return
     added = add_key(case, kind, "true", reason)
     if added:

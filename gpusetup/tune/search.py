@@ -57,6 +57,7 @@ class Goal(Frozen):
     largest: int | None = None
     """The largest size to try (`--max`); None means no limit."""
     trials: int = 14
+    """The most trials; the usual search needs four or five, so more mean a disturbed machine."""
     ends: float | None = None
     """The time (`time.monotonic`) at which the search must end; None means no time limit."""
 
@@ -92,6 +93,7 @@ def code_fails(trials: Sequence[Trial]) -> bool:
 
 
 LONGEST_ERROR = 160
+"""The number of characters of an error to show within a sentence."""
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
@@ -129,6 +131,7 @@ SHRINK = 8
 """If no size has run yet, the next size is this many times smaller than the smallest that
 failed."""
 UNBOUNDED = 1 << 40
+"""A batch size above all that a search can reach."""
 
 
 def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
@@ -198,8 +201,9 @@ def batch_at_limit(ran: Sequence[Trial], limit_bytes: int) -> float:
 
 KNEE = 0.95
 """A size is fast enough if it reaches this share of the highest measured speed."""
-CLIMB = 4
-"""In the search for speed, the next size is at most this many times the largest that ran."""
+CLIMB = 2
+"""In the search for speed, the next size is at most this many times the largest that ran, because
+the answer is the smallest size that is fast."""
 BEYOND = 2
 """The number of larger sizes that must bring no gain before the search stops going up; a single one
 may have been disturbed by other programs."""
@@ -207,24 +211,14 @@ may have been disturbed by other programs."""
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     """The batch size to try next in the search for speed: larger sizes until two bring no gain, but
-    none that the search for the largest batch would not try; then half of the best. None at the
-    end."""
+    none that the search for the largest batch would not try; None at the end."""
     fitting = [trial.batch for trial in trials if fits(trial, goal)]
-    largest_run = max(fitting, default=0)
     knee = fastest(trials, goal) or 0
     larger = next_batch(trials, goal)
-    if larger is not None and sum(size > knee for size in fitting) < BEYOND:
-        # Until a size has run, take the size that the search for the largest batch would try.
-        return min(larger, CLIMB * largest_run) if fitting else larger
-
-    half = (knee or largest_run) // 2
-    # If a size between half of the best and the best was slower than the best, half of the best is
-    # slower too.
-    has_slower_between = any(half <= size < knee for size in fitting)
-    is_tried = any(trial.batch == half for trial in trials)
-    if half < 1 or is_tried or has_slower_between or len(trials) >= goal.trials:
+    if larger is None or sum(size > knee for size in fitting) >= BEYOND:
         return None
-    return half
+    # Until a size has run, take the size that the search for the largest batch would try.
+    return min(larger, CLIMB * max(fitting)) if fitting else larger
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:

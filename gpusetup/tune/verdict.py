@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.configs.config import Config
 from gpusetup.configs.settings import EMPTY, Setting, name_of, names_in, switch_value, unquoted
 from gpusetup.errors import GpuSetupError
@@ -94,7 +92,6 @@ DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
 """Keys that occur only in DeepSpeed's JSON config."""
 DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
 """Keys that refer to DeepSpeed's settings; the value is a file, the name of a preset, or `true`."""
-FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
 
 
 def batch_fixed_by(config: Config) -> str | None:
@@ -108,9 +105,10 @@ def batch_fixed_by(config: Config) -> str | None:
         if is_deepspeed_json and text == "auto":
             return f"{label(setting)} is auto: the trainer's own config sets the value"
         if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
-            # A word without a file extension names a preset that comes with a program, not a file.
-            holder = text if FILE_NAME.fullmatch(text) else "DeepSpeed's own configuration"
-            return f"{holder} sets a batch and a precision too: change both files by hand"
+            return (
+                f"DeepSpeed's own configuration, {label(setting)}, sets a batch and a precision "
+                "too: change both by hand"
+            )
     return None
 
 

@@ -139,7 +139,7 @@ WRONG_TYPES = (object(), b"bytes", 1j, [None], [b"x"], iter("ab"))
 def keywords(function: str) -> set[str]:
     if function == "read_report":
         return {"text", "torch"}
-    return {*command(COMMAND[function]).QUESTION.OPTIONS} - NOT_FROM_PYTHON[function]
+    return {*command(COMMAND[function]).Question.OPTIONS} - NOT_FROM_PYTHON[function]
 
 
 NOT_FROM_PYTHON = {

@@ -103,7 +103,6 @@ HEALTHY = Snapshot(
         library_found=True,
         libcuda_path="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
         nvml_code=0,
-        seconds=0.2,
     ),
     cuda_api=CudaApi(init_code=0, init_name="CUDA_SUCCESS", device_count=1, version="13.0"),
     gpus=(RTX_3090,),

@@ -296,7 +296,7 @@ def test_the_optimizer_reads_a_training_config(play: Any) -> None:
     sample_data = (torch.ones(4, 2), torch.ones(4, 2))
     size, about = finder.find_optimal_batch_size(sample_data, target_gpu_util=85.0)
     sizes = [trial["batch"] for trial in about["trials"]]
-    assert sizes[0] == 16 and size in sizes and max(sizes) <= 32
+    assert size in sizes and max(sizes) <= 32
     assert about["samples_per_second"] == 100.0
     assert lines
 

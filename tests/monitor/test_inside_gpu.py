@@ -63,9 +63,7 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
 
 def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
     answer = ask("read_nvml")
-    seconds = answer.pop("seconds")
     device = answer.pop("devices")[0]
-    assert seconds >= 0
     assert answer == {
         "init": 0,
         "message": "Success",

@@ -48,7 +48,7 @@ def planted(text: str) -> Snapshot:
     return Snapshot(
         python=Python(executable=text, prefix=text, site_packages=text),
         torch=Torch(location=text, import_error=text),
-        packages=(Package(name="torch", version="2.5.1", location=text, channel=text),),
+        packages=(Package(name="torch", version="2.5.1", location=text),),
         disks=(Disk(subject="tmp", path=text),),
         environment={"LD_LIBRARY_PATH": text, "PIP_INDEX_URL": text, "AWS_SECRET_ACCESS_KEY": text},
         wanted=Wanted(source=text),

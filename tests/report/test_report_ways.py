@@ -184,6 +184,7 @@ NO_MODULE = (
 
 
 ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
+NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[gpu]].'
 CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
 BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
 
@@ -265,10 +266,23 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
         ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
          "GPU: AMD Radeon RX 6600 XT (gfx1032)",
          "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
-         "|to set HSA_OVERRIDE_GFX_VERSION permanently, change it in ~/.bashrc", "GPU; HIP error"),
+         "|to set HSA_OVERRIDE_GFX_VERSION permanently, add the `export` line to ~/.bashrc", "GPU; HIP error"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
+        # --- a Dockerfile ---
+        (f"kubectl logs a\nRTX 4090\n{CPU_BUILD}", "Dockerfile (`RUN` before each command)|-m pip", ""),
+        (f"Ubuntu 24.04\n$ docker run --gpus all x\n{NO_GPU_DRIVER}\n$ lspci\n00:02.0 VGA compatible "
+         "controller: Intel Corporation Alder Lake-P GT2 [Iris Xe Graphics] (rev 0c)",
+         "no-nvidia-gpu|In the Dockerfile: ", "`RUN`"),
+        # --- a Jetson's image ---
+        ("host:~$ sudo docker run -it nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3\nroot@host:/# python3\n"
+         '  File "/usr/local/lib/python3.6/dist-packages/torch/__init__.py", line 93, in <module>\n'
+         "OSError: libnvToolsExt.so.1: cannot open shared object file: No such file or directory",
+         "jetson-wrong-wheel|--runtime nvidia|\ncat /etc/nv_tegra_release", "Keep the image"),
         # --- the driver ---
+        *((f"OS: Ubuntu {release} LTS\nNvidia driver version: 410.104\nPyTorch version: 1.5.0+cu102\n"
+           "Is CUDA available: False\nGPU 0: Tesla P100-PCIE-16GB", "nvidia.com/drivers", "apt install")
+          for release in ("18.04.3", "20.04", "21.04")),
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
                       "$ srun -p gpu ")),
@@ -278,6 +292,8 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
         # --- what is there ---
         ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
          "The torch that runs|torch.__file__", "gpusetup install"),
+        ("torch-2.1.2+cu121-cp311-cp311-win_amd64.whl is not a supported wheel on this platform.",
+         "for 64-bit Python 3.11|\nuv venv --python 3.11", "too new"),
         (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),

@@ -104,7 +104,7 @@ def _pip_lines(machine: Snapshot) -> Iterator[str]:
     for package in machine.packages or ():
         if package.installer == "conda":
             build = package.build or "py311_0"
-            yield f"[conda] {package.name:<25} {package.version:<20} {build:<15} {package.channel or 'defaults'}"
+            yield f"[conda] {package.name:<25} {package.version:<20} {build:<15} defaults"
 
 
 # --- nvidia-smi -----------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     size, about = BatchSizeOptimizer(torch.nn.Linear(2, 2), wish).find_optimal_batch_size(
         torch.ones(2, 2)
     )
-    assert asked == [2, 8, 32][: len(asked)] and size == asked[-1]
+    assert asked == [2, 4, 8][: len(asked)] and size == asked[-1]
     assert 0.9 < about["limit_bytes"] / (1 << 32) < 1 and len(lines) == len(asked) + 1
 
 

@@ -77,6 +77,7 @@ FAULTS = (
     # --- one GPU in NVML
     second("handle", 999, ILL),
     second("handle", 15, LOST),
+    second("handle", 16, "hardware-fault"),
     second("handle", HANG, SILENT),
     second("uuid", CRASH, SILENT),
     second("memory", HANG, SILENT),

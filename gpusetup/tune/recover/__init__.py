@@ -46,8 +46,6 @@ class Recovered(Frozen):
     """The loss of the whole batch, detached from the graph."""
     batch_size: int
     micro_batch_size: int
-    attempts: int
-    """How often the batch was tried; 1 if memory did not run out."""
     differs: tuple[str, ...] = ()
     """The reasons why the gradient differs from the whole batch's gradient; () if the two are equal
     apart from rounding."""
@@ -294,9 +292,8 @@ class _Attempts:
         micro = min(count, self.history.micro or count)
         if micro < count:
             _refuse(what_differs(self.model, allow), None)
-        attempts = 0
+        ran_out = False
         while True:
-            attempts += 1
             loss, problem = self.attempt(micro)
             self.draws_random |= self.undo.state.random_was_drawn()
             is_split = micro < count or problem is not None
@@ -304,6 +301,7 @@ class _Attempts:
                 _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
+            ran_out = True
             self.undo.reset()
             _refuse(what_differs(self.model, allow), problem)
             if micro == 1:
@@ -315,7 +313,7 @@ class _Attempts:
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
         differs = self.differences() if micro < count else []
-        if attempts > 1:
+        if ran_out:
             self.history.micro = micro
             gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
             say(
@@ -327,7 +325,6 @@ class _Attempts:
             loss=loss,
             batch_size=count,
             micro_batch_size=micro,
-            attempts=attempts,
             differs=tuple(differs),
         )
 
@@ -440,15 +437,11 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
 
 
 MOST_NAMES = 3
+"""The number of names to show: enough to find the kind of layer."""
 
 
 def listed(names: list[str]) -> str:
-    """The first names of a list, and how many more there are, as text.
-
-    >>> listed(["a", "b", "c", "d"]), listed([""])
-    ('a, b, c and 1 more', 'the model itself')
-    """
+    """The first names of a list as text."""
     # `named_modules` gives the model itself an empty name.
     text = ", ".join(name or "the model itself" for name in names[:MOST_NAMES])
-    more = len(names) - MOST_NAMES
-    return f"{text} and {more} more" if more > 0 else text
+    return f"{text}, ..." if len(names) > MOST_NAMES else text
