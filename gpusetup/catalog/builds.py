@@ -16,6 +16,7 @@ from gpusetup.catalog.gpus import (
     one_capability,
     one_memory,
     rows_or_none,
+    shares_memory,
     tokens,
 )
 from gpusetup.catalog.kernels import release
@@ -242,12 +243,17 @@ def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     missing.
 
     These values are added if no source gave them: torch's kernels from its build, a GPU's
-    capability and memory from its name, and the driver's CUDA version from the driver version.
+    capability and memory from its name (or the machine's memory, if the GPU shares it), and the
+    driver's CUDA version from the driver version.
     """
     readings = [*snapshot.readings]
     gpus = []
     for gpu in snapshot.gpus or ():
-        full_gpu, problem = completed(gpu, catalog)
+        # If the GPU shares the machine's memory, the driver prints "N/A".
+        size = gpu.memory_total_bytes
+        if not size and shares_memory(gpu.name, snapshot.os.jetson):
+            size = snapshot.memory.total_bytes
+        full_gpu, problem = completed(replace(gpu, memory_total_bytes=size), catalog)
         gpus.append(identified(full_gpu))
         if problem:
             subject = f"gpu {full_gpu.name}"

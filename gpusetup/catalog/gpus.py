@@ -81,6 +81,11 @@ class GpuRow(Frozen):
         return None if self.memory_gb is None else int(self.memory_gb * (1 << 30))
 
 
+JETSON = frozenset({"orin", "thor", "xavier", "nano"})
+UNIFIED = JETSON | {"gb10"}
+"""Words in the names of GPUs that share the machine's memory."""
+
+
 @lru_cache(maxsize=1024)
 def tokens(name: str) -> frozenset[str]:
     """The words of a GPU's name that matter for a comparison.
@@ -90,6 +95,12 @@ def tokens(name: str) -> frozenset[str]:
     """
     # `_word` returns "" for a word without a meaning.
     return frozenset(map(_word, PARTS.findall(name.lower()))) - {""} - VENDOR_WORDS
+
+
+def shares_memory(name: str, jetson: str | None = None) -> bool:
+    """Whether a GPU of this name uses the machine's own memory. `jetson`: the release of Jetson
+    Linux on the machine, if it runs one."""
+    return bool(jetson) or not UNIFIED.isdisjoint(tokens(name))
 
 
 def _word(part: str) -> str:

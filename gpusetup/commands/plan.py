@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -174,7 +175,10 @@ def run(options: Question, out: Console) -> Reply:
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     """Plan every row of a CSV file, and report the rows that fail. Raises BadInput if all of them
     fail."""
-    cells = tuple(plans(file, load_catalog().gpus, predict=predict))
+    try:
+        cells = tuple(plans(file, load_catalog().gpus, predict=predict))
+    except csv.Error as problem:
+        raise BadInput(f"{file} is not a CSV file of jobs: {problem}") from problem
     errors = [cell.error for cell in cells if cell.error]
     if errors and len(errors) == len(cells):
         raise BadInput(f"{file}: no row can be answered; {errors[0]}")
@@ -225,10 +229,16 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
-        raise UsageError(
-            f"{file} does not say which model is trained",
-            hint="add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`",
+        hints = [line for line in from_config.read.assumed if "variable" in line]
+        for key in from_config.read.not_understood:
+            if "model" in key.key.split("."):
+                hints.append(
+                    f"line {key.line}: plan reads no model from `{key.key}: {key.value}`"
+                )
+        hints.append(
+            "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         )
+        raise UsageError(f"{file} names no model that plan can read", hint="\n".join(hints))
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
     return replace(from_config, question=question)

@@ -24,10 +24,13 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not JSON: {word} is no value of it")
 
     try:
-        json.loads(text, parse_constant=no_number)
+        # `parse_int`: Python refuses to convert a number of thousands of digits.
+        json.loads(text, parse_constant=no_number, parse_int=str)
     except JSONDecodeError as problem:
         position = f"line {problem.lineno}, column {problem.colno}"
         raise BadInput(f"{name}, {position}: not JSON: {problem.msg}") from problem
+    except RecursionError as problem:
+        raise BadInput(f"{name}: not JSON: it is nested too deeply") from problem
     yield from read_yaml(text, name)
 
 

@@ -175,8 +175,10 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     try:
         profile = from_json(text, NodeCheckAnswer, what=what)
     except BadInput as problem:
-        hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
-        raise BadInput(problem.message, hint=hint) from problem
+        raise BadInput(
+            f"{what} is not the output of `gpusetup fleet check --json`",
+            hint="`gpusetup fleet check --json > FILE` writes one on a sound node",
+        ) from problem
     # Other nodes would be required to have the same fault.
     if not profile.ok:
         raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")

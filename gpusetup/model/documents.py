@@ -369,6 +369,8 @@ class TrainerSettings(Frozen):
     """Where to paste the text."""
     text: str
     """The keys for the trainer's config, or the flags for its command."""
+    missing: tuple[str, ...] = ()
+    """What the plan moves off the GPU, or splits, without a key in the text for it."""
 
 
 class PlanCell(Frozen):

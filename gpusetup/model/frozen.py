@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import msgspec.structs
@@ -18,6 +18,7 @@ import msgspec.structs
 Kind = TypeVar("Kind")
 Text = str | None
 Number = int | None
+Size = Annotated[int, msgspec.Meta(ge=0)] | None
 Amount = float | None
 Flag = bool | None
 """A fact in a record; None if it is unknown or does not apply."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gpusetup.model.finding import Failing
-from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Text
+from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Size, Text
 from gpusetup.model.versions import Capability
 
 
@@ -122,8 +122,8 @@ class Gpu(Frozen):
     target: Text = None
     """The target that kernels for it are compiled for: `sm_86`, `gfx1201`."""
     uuid: Text = None
-    memory_total_bytes: Number = None
-    memory_used_bytes: Number = None
+    memory_total_bytes: Size = None
+    memory_used_bytes: Size = None
     compute_capability: Capability | None = None
     nvml_index: Number = None
     cuda_index: Number = None
@@ -272,10 +272,10 @@ class Toolkit(Frozen):
 
 
 class Memory(Frozen):
-    total_bytes: Number = None
-    available_bytes: Number = None
-    cgroup_limit_bytes: Number = None
-    shm_total_bytes: Number = None
+    total_bytes: Size = None
+    available_bytes: Size = None
+    cgroup_limit_bytes: Size = None
+    shm_total_bytes: Size = None
 
 
 class Disk(Frozen):

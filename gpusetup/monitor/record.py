@@ -96,6 +96,8 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
             if not line.endswith("\n"):
                 return  # the recorder was killed while writing this line
             raise BadInput(f"{where} is not JSON: {problem}", hint=FORMAT_HINT) from problem
+        except RecursionError as problem:
+            raise BadInput(f"{where} is nested too deeply", hint=FORMAT_HINT) from problem
         # Skip `null`, which is valid JSON but not a document.
         if plain is None:
             continue

@@ -26,6 +26,7 @@ from gpusetup.plan.decide import (
     better_with_fewer,
     decide,
     helps,
+    host_holds,
     max_batch,
     max_context,
     near_limit,
@@ -321,6 +322,9 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     job, place, shape = decision.job, decision.place, decision.job.shape
     yield from notes_on_parts(question, decision)
     yield from assumed_sizes(question, decision)
+    if not host_holds(job, decision.recipe, place):
+        needed = f"{decision.memory.host / GIB:.1f} GiB"
+        yield f"the machine's RAM is too small for the {needed} that this job keeps there"
     if question.solve != "gpus" and decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
         how = "" if job.fills_token_budget else ", by accumulating"
         yield (

@@ -180,13 +180,15 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
 def decide(job: TrainingJob, place: Place) -> Decision:
     """Choose the recipe for a job: the measured one if the table covers the job, otherwise the
     first candidate that fits according to the memory model."""
-    recipes = [recipe for recipe in candidates(job, place) if host_holds(job, recipe, place)]
+    possible = candidates(job, place)
+    # If the RAM is too small for all of them, none fits, but the answer still shows one.
+    recipes = [recipe for recipe in possible if host_holds(job, recipe, place)] or possible
     tried: dict[Recipe, JobMemory] = {}
     chosen: Recipe | None = None
     for recipe in recipes:
         tried[recipe] = memory(job, recipe)
         # The recipes are sorted from fastest to slowest, so take the first that fits.
-        enough = tried[recipe].total <= place.capacity
+        enough = tried[recipe].total <= place.capacity and host_holds(job, recipe, place)
         if enough and longest_sequence_fits_budget(job, recipe.sp):
             chosen = recipe
             break

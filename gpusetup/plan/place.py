@@ -14,11 +14,13 @@ from typing import Literal
 
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID
 from gpusetup.catalog.gpus import (
+    JETSON,
     SERIES_WORDS,
     GpuRow,
     gpu_described,
     maker_of_name,
     rows_named,
+    shares_memory,
     tokens,
 )
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -29,9 +31,6 @@ from gpusetup.model.versions import Capability
 
 System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
-JETSON = frozenset({"orin", "thor", "xavier", "nano"})
-UNIFIED = JETSON | {"gb10"}
-"""Words in the names of GPUs that share the machine's memory."""
 
 
 class Place(Frozen):
@@ -86,14 +85,13 @@ class Place(Frozen):
 def place_of(name: str | None, total_bytes: int, capability: Capability | None = None) -> Place:
     """A GPU described by its name and memory, or by its memory alone. Boards such as Jetson and
     GB10 share the machine's memory."""
-    words = tokens(name or "")
     return Place(
         gpu=name or f"GPU with {total_bytes / GIB:g} GiB",
         total_bytes=total_bytes,
         capacity=capacity(name, total_bytes),
         capability=capability,
-        unified=not UNIFIED.isdisjoint(words),
-        system="linux" if JETSON.isdisjoint(words) else "jetson",
+        unified=shares_memory(name or ""),
+        system="linux" if JETSON.isdisjoint(tokens(name or "")) else "jetson",
     )
 
 
@@ -162,12 +160,8 @@ def place_of_machine(machine: Snapshot) -> Place:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
     sizes: list[tuple[int, str, bool]] = []
     for gpu in gpus:
-        is_unified = bool(machine.os.jetson) or not UNIFIED.isdisjoint(tokens(gpu.name))
-        size = gpu.memory_total_bytes
-        # If the GPU shares the machine's memory, the driver prints "N/A".
-        if not size and is_unified:
-            size = machine.memory.total_bytes
-        sizes.append((size or 0, gpu.name, is_unified))
+        is_unified = shares_memory(gpu.name, machine.os.jetson)
+        sizes.append((gpu.memory_total_bytes or 0, gpu.name, is_unified))
     least, name, unified = min(sizes)
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
@@ -283,7 +277,7 @@ def capacity(name: str | None, total_bytes: float) -> float:
         # memory.
         if tokens(card) - SERIES_WORDS <= words and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
-    if not UNIFIED.isdisjoint(words):
+    if shares_memory(name or ""):
         return total_bytes * UNIFIED_SHARE
     return cuda_bytes(total_bytes)
 

@@ -184,12 +184,21 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     if row is None or trainer is None or not decision.fits:
         return None
     values = facts(decision.job, decision.recipe)
+    with_key, recipe = row.keys.values(), decision.recipe
+    needed = {
+        "CPU offload of the parameters": recipe.offload and "offload" not in with_key,
+        f"sequence parallelism over {recipe.sp} GPUs": recipe.sp > 1 and "sp" not in with_key,
+        "CPU offload of the optimizer": decision.job.offload_optimizer,
+        "CPU offload of checkpoints": decision.job.offload_checkpoints
+        and "offloads checkpoints" not in with_key,
+    }
     # None leaves a key out.
     settings = {key: values[fact] for key, fact in row.keys.items() if values[fact] is not None}
     return TrainerSettings(
         trainer=trainer,
         title=row.title,
         text=written(settings, row.format),
+        missing=tuple(setting for setting, is_missing in needed.items() if is_missing),
     )
 
 

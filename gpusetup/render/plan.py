@@ -76,6 +76,9 @@ def plan_text(plan: PlanCell) -> Screen:
     if plan.trainer_settings:
         text = map(command, plan.trainer_settings.text.splitlines())
         lines += section(plan.trainer_settings.title, text)
+        if missing := ", ".join(plan.trainer_settings.missing):
+            where = "set it in the trainer's or DeepSpeed's own config"
+            lines.append(ScreenLine(f"  These lines do not set {missing}: {where}", hang=4))
     # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)

@@ -21,11 +21,11 @@ MISSING_NODE = lazy(r"^ls: cannot access '?(?P<path>/dev/[\w/-]+)'?: No such fil
 # `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`. More digits are no size of a
 # machine's memory.
 SHARED_MEMORY = lazy(
-    r"^(?:shm|tmpfs)\s+(?P<size>\d{1,6}(?:\.\d{1,6})?)(?P<unit>[KMGT])i?\s.*\d+%\s+/dev/shm\s*$"
+    r"^(?:shm|tmpfs)\s+(?P<size>\d{1,6}(?:\.\d{1,6})?)(?P<unit>[KMGT])i?\s.*\d%\s+/dev/shm\s*$"
 )
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": GIB, "T": GIB << 10}
 # `/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05`: the driver's library has the driver's version.
-LIBCUDA = lazy(r"^\s*(?:.*\s)?/\S+/libcuda\.so\.(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)\s*$")
+LIBCUDA = lazy(r"^(?:.*\s)?/\S+/libcuda\.so\.(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)\s*$")
 # `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
 # print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
 # the GPU's capability; a command prints some of them.

@@ -3,11 +3,12 @@ functions."""
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
+from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
 from gpusetup.configs.keys import Key, Loop, belongs_to_loader, key_of, key_table
@@ -21,9 +22,10 @@ from gpusetup.configs.settings import (
     value_of,
 )
 from gpusetup.configs.trainer import trainer_of
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.plan.place import Place, System, count_in_name, named_gpu, place_of
+from gpusetup.plan.place import Place, count_in_name, named_gpu, place_of_machine
 from gpusetup.tune.answer import TuneChange
 
 
@@ -33,32 +35,27 @@ class Facts(Frozen):
     gpu: str | None = None
     """The name of the GPU with the least memory."""
     gpus: int = 0
-    memory_bytes: int | None = None
-    """The memory of the smallest GPU; None if unknown."""
+    card: Place | None = None
+    """The GPUs in the form that `plan` needs; None if there is none or its memory is unknown."""
     capability: tuple[int, int] | None = None
     cores: int | None = None
     ram_bytes: int | None = None
     shm_bytes: int | None = None
     family: str | None = None
-    wsl: bool = False
     jetson: bool = False
 
     @property
-    def card(self) -> Place | None:
-        """The smallest GPU in the form that `plan` needs; None if its memory is unknown."""
-        if not self.memory_bytes:
-            return None
-        system: System = "windows"
-        if self.family == "linux":
-            # On WSL, Windows moves data that does not fit on the GPU to the host's memory.
-            system = "wsl" if self.wsl else "linux"
-        return replace(place_of(self.gpu, self.memory_bytes), count=self.gpus, system=system)
+    def memory_bytes(self) -> int | None:
+        """The memory of the smallest GPU; None if unknown."""
+        return int(self.card.total_bytes) if self.card else None
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
-    gpus = visible_gpus(snapshot)
-    # The smallest GPU sets the limit, because each GPU holds the model and its share of the batch.
-    smallest = min(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf, default=None)
+    snapshot = completed_from_catalog(snapshot, load_catalog())
+    gpus, card = visible_gpus(snapshot), None
+    # The advice that needs no memory size is still right if the size is unknown.
+    with suppress(UsageError):
+        card = place_of_machine(snapshot) if gpus else None
     capabilities = [
         (gpu.compute_capability.major, gpu.compute_capability.minor)
         for gpu in gpus
@@ -67,15 +64,14 @@ def facts_of(snapshot: Snapshot) -> Facts:
     memory = snapshot.memory
     ram_limits = [size for size in (memory.available_bytes, memory.cgroup_limit_bytes) if size]
     return Facts(
-        gpu=smallest.name if smallest else None,
+        gpu=card.gpu if card else next((gpu.name for gpu in gpus), None),
         gpus=len(gpus),
-        memory_bytes=smallest.memory_total_bytes if smallest else None,
+        card=card,
         capability=min(capabilities, default=None),
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
         ram_bytes=min(ram_limits, default=memory.total_bytes),
         shm_bytes=memory.shm_total_bytes,
         family=snapshot.os.family,
-        wsl=bool(snapshot.os.wsl),
         jetson=snapshot.os.jetson is not None,
     )
 
@@ -90,7 +86,7 @@ def with_card(facts: Facts, text: str) -> Facts:
         facts,
         gpu=place.gpu,
         gpus=count or 1,
-        memory_bytes=int(place.total_bytes),
+        card=replace(place, count=count or 1),
         capability=(capability.major, capability.minor) if capability else None,
         jetson=place.system == "jetson",
     )

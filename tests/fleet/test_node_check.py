@@ -140,6 +140,12 @@ def record(found: NodeCheckAnswer, **changed: str) -> str:
     return to_json(replace(found, facts={**found.facts, **changed}))
 
 
+def test_a_snapshot_is_no_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "machine.json").write_text('{"schema": "gpusetup.snapshot/1"}')
+    assert main(["fleet", "check", "--profile", str(tmp_path / "machine.json")]) == 2
+    assert "is not the output of `gpusetup fleet check --json`" in capsys.readouterr().err
+
+
 def test_the_record_of_a_sound_node_holds_for_it_and_not_for_another(tmp_path: Path) -> None:
     sound = answer(node(tmp_path))
     profile = record(sound, **{"imex.service": "yes", "disk.root_free_gib": "2"})

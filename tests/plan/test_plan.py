@@ -83,6 +83,7 @@ HEAD = "gpu,num_gpus,model,max_model_len\n"
         (f"{HEAD}H20,1,qwen9,1\n", "line 2: No model is called 'qwen9'"),
         ("gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n", "gpu_mem_gb says 141"),
         (f"{HEAD},1,gpt2,1\n", "gpu_mem_gb is ''"),
+        (f"{HEAD}{'x' * 200_000}", "is not a CSV file of jobs"),
     ],
 )
 def test_a_broken_row_is_named_by_its_line(

@@ -44,7 +44,8 @@ def test_every_key_is_read_assumed_or_named_as_not_understood(planned: Any) -> N
         (f"a: {'{a: ' * 90}1{'}' * 90}\n", "nested too deeply"),
         # A config cannot make another file be read.
         ("a: 1\nmodel_name_or_path: /dev/zero\nmax_seq_length: 8\n", "line 2"),
-        ("model: lstm\nbatch_size: 4\n", "does not say which model is trained"),
+        (f"batch_size: {'[' * 100_000}\n", "nested too deeply"),
+        ("model: lstm\nbatch_size: 4\n", "names no model that plan can read"),
         ("model: gpt2\ntensor_parallel_size: 2\n", "line 2: `tensor_parallel_size` is 2"),
     ],
 )
@@ -66,6 +67,9 @@ def test_a_huge_config_json_is_refused(tmp_path: Path) -> None:
     [
         ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "the usual one of its size"),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
+        ("model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n", (),
+         "line 2: plan reads no model from `model._component_: torchtune.models"),
+        ("model:\n  path: ${oc.env:UNSET_PATH}\n", (), "UNSET_PATH, which is not set"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
         (TRL, ("--max-batch",), "largest batch"),

@@ -74,6 +74,22 @@ def test_a_path_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
         assert "No GPU is called" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("bytes_of_ram", "said"), [(-1, "Expected `int` >= 0"), (1, "RAM is too")])
+def test_a_machine_with_impossible_ram_is_refused_or_said_not_to_fit(
+    bytes_of_ram: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = json.loads(
+        (Path(cli.__file__).parent / "data/machines/healthy.json").read_text(encoding="utf-8")
+    )
+    snapshot["memory"]["total_bytes"] = bytes_of_ram
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(snapshot), encoding="utf-8")
+    job = ("--model", "qwen3-0.6b", "--context", "512", "--batch", "1", "--optimizer")
+    assert cli.main(["plan", *job, "paged-adamw", "--from", str(path)]) in (1, 2)
+    printed = capsys.readouterr()
+    assert said in " ".join((printed.out + printed.err).split())
+
+
 def test_a_line_break_in_a_snapshot_begins_no_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -168,6 +168,14 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     assert "its weights alone take 15.3 GiB" in out.replace("\n", " ")
 
 
+def test_a_jetson_is_judged_by_the_memory_of_its_machine(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("base_model: Qwen/Qwen3-32B\nsequence_len: 2048\nmicro_batch_size: 2\n")
+    code, out, _ = ran(capsys, "train.yaml", "--from", "jetson-orin")
+    assert code == 1 and "does not fit on this card" in out and "61.0" in out.replace("\n", " ")
+
+
 def test_a_named_card_takes_the_place_of_the_machines(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
