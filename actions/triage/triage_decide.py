@@ -150,7 +150,7 @@ def decide(
         return Decision(act="silent", why="an error is spoken of, and no output is shown")
     if not is_own(title, body, messages):
         return Decision(act="silent", why="nothing says that it failed on the author's machine")
-    if answer.certainty == "certain":
+    if answer.certainty == answer.confidence == "certain":
         return _answer(answer, root, settings)
     return _ask(answer, root, settings, before)
 

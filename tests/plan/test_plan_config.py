@@ -67,8 +67,11 @@ def test_a_huge_config_json_is_refused(tmp_path: Path) -> None:
     [
         ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "the usual one of its size"),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
-        ("model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n", (),
-         "line 2: plan reads no model from `model._component_: torchtune.models"),
+        (
+            "model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n",
+            (),
+            "line 2: plan reads no model from `model._component_: torchtune.models",
+        ),
         ("model:\n  path: ${oc.env:UNSET_PATH}\n", (), "UNSET_PATH, which is not set"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
