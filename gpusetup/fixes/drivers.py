@@ -177,7 +177,8 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
         return ()
     if family == "ubuntu":
         release = re.search(r"ubuntu\D{0,3}(\d+\.\d+)", (os.name or "").lower())
-        if release and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
+        # Only a text has a name without an id; a probed machine may have NVIDIA's repository too.
+        if release and not os.id and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
             return ()
         # Ubuntu packages each branch, and Canonical has signed the modules, so Secure Boot takes
         # them without a key of one's own (Ubuntu Server documentation, "NVIDIA drivers
