@@ -232,9 +232,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
         hints = [line for line in from_config.read.assumed if "variable" in line]
         for key in from_config.read.not_understood:
             if "model" in key.key.split("."):
-                hints.append(
-                    f"line {key.line}: plan reads no model from `{key.key}: {key.value}`"
-                )
+                hints.append(f"line {key.line}: plan reads no model from `{key.key}: {key.value}`")
         hints.append(
             "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         )

@@ -17,6 +17,7 @@ from gpusetup.plan.models import model_named
 from gpusetup.plan.place import place_of
 
 HERE = Path(__file__).parents[1]
+HF = (HERE / "plan_configs" / "hf_trainer.json").read_text(encoding="utf-8")
 TRL = (HERE / "plan_configs" / "trl_sft.yaml").read_text(encoding="utf-8")
 
 
@@ -67,12 +68,16 @@ def test_a_huge_config_json_is_refused(tmp_path: Path) -> None:
     [
         ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "the usual one of its size"),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
-        ("model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n", (),
-         "line 2: plan reads no model from `model._component_: torchtune.models"),
+        (
+            "model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n",
+            (),
+            "line 2: plan reads no model from `model._component_: torchtune.models",
+        ),
         ("model:\n  path: ${oc.env:UNSET_PATH}\n", (), "UNSET_PATH, which is not set"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
         (TRL, ("--max-batch",), "largest batch"),
+        (HF, ("--gpu", "H20", "--max-context"), "do not set CPU offload of the parameters"),
     ],
 )
 def test_a_config_is_completed_by_options(
