@@ -349,6 +349,7 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
         ("hello\n{}\n", "is not a recording"),
         ("RuntimeError: CUDA error\n", "`gpusetup doctor --report FILE`"),
         ("{}\n", "line 1 is not a sample of `gpusetup monitor --json`"),
+        (f"{'[' * 100_000}\n", "line 1 is nested too deeply"),
         ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),
     ],
 )

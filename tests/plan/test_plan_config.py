@@ -17,6 +17,7 @@ from gpusetup.plan.models import model_named
 from gpusetup.plan.place import place_of
 
 HERE = Path(__file__).parents[1]
+HF = (HERE / "plan_configs" / "hf_trainer.json").read_text(encoding="utf-8")
 TRL = (HERE / "plan_configs" / "trl_sft.yaml").read_text(encoding="utf-8")
 
 
@@ -76,6 +77,7 @@ def test_a_huge_config_json_is_refused(tmp_path: Path) -> None:
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
         (TRL, ("--max-batch",), "largest batch"),
+        (HF, ("--gpu", "H20", "--max-context"), "do not set CPU offload of the parameters"),
     ],
 )
 def test_a_config_is_completed_by_options(
