@@ -8,6 +8,7 @@ a whole: whether it ever worked, and how it ended.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import NamedTuple
 
 from gpusetup.model.documents import Verdict
@@ -192,6 +193,17 @@ def is_throttled(run: WatchedRun) -> bool:
     return any(case_of(one).verdict == "throttled" for one in run.subjects)
 
 
+def slowed_by_heat(run: WatchedRun) -> Judgement | None:
+    """The verdict on a recording without utilisation whose driver reports a thermal slowdown, which
+    only a working GPU has; None for any other."""
+    for gpu in run.gpus:
+        subject = Subject(run, gpu, Work(gpu.rows))
+        if gpu.utilization is None and subject.throttle and subject.throttle.cause == "heat":
+            words = "GPU {gpu.label}: {slowed}, at {gpu.heat} °C (no utilisation in this recording)"
+            return Judgement("throttled", "heat", filled(words, subject), ("cool",), subject)
+    return None
+
+
 def one_reading(run: WatchedRun) -> Judgement | None:
     """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
     why; None for a longer run, and for throttled clocks, whose reason the figures show."""
@@ -211,13 +223,17 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         evidence = f"{words}: nothing ran at that moment"
         # A process that holds less than a small model on the GPU may compute elsewhere.
         is_bare = gpu.holders and or_zero(gpu.latest.memory_used_bytes) < BARE_CONTEXT
-        step = "see-whether-torch-can" if is_bare else "watch-the-command"
+        step = "see-whether-torch-can" if is_bare or gpu.only_draws else "watch-the-command"
         return Judgement("idle", "one-reading", evidence, (step,))
     # Report nearly full memory at any utilisation, because the next allocation may fail.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     subject = next((one for one in run.subjects if one.gpu is gpu), None)
     link = filled(NARROW, subject) if subject and s.narrow_link(subject) else ""
+    if subject and s.shared_by_programs(subject) and run.unused_gpus:
+        shared = filled("shared by {others}, while GPU {unused} is free", subject)
+        evidence = f"{words}: it is {shared}; each may get only a part of its time"
+        return Judgement("bursty", "one-reading", evidence, ("see-whose-they-are",), subject)
     if picture.use != "good":
         uneven = subject and uneven_reading(run, subject)
         if uneven:
@@ -230,6 +246,23 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         return Judgement("good", "", f"{words}, but {link}", ("check-the-slot",), subject)
     end = reasons_that_cost_little(run) or ": nothing slows it down"
     return Judgement("good", "", f"{words}{end}")
+
+
+def resting_reading(run: WatchedRun) -> Judgement | None:
+    """The verdict on a single reading in which a GPU rests with about as much memory in use as a
+    busy one of its model and programs: its rank may have stopped; None if none does."""
+    if not run.is_reading:
+        return None
+    for gpu, one in permutations(filter(run.held, run.gpus), 2):
+        is_alike = (gpu.name, gpu.programs) == (one.name, one.programs)
+        memory = abs(or_zero(gpu.memory.p95) - or_zero(one.memory.p95))
+        rests = below(gpu.utilization, marks.IDLE) and at_least(one.utilization, marks.BUSY)
+        if rests and is_alike and memory <= marks.ALIKE:
+            words = f"GPU {gpu.label} did nothing, with as much memory in use as GPU {one.label}"
+            words += ", which looked busy: look again; if it stays so, the others wait for its rank"
+            subject = Subject(run, gpu, Work(gpu.rows))
+            return Judgement("uneven", "one-reading", words, ("see-where-it-waits",), subject)
+    return None
 
 
 def uneven_reading(run: WatchedRun, subject: Subject) -> Judgement | None:
@@ -353,7 +386,8 @@ def nothing_moves(work: Work) -> bool:
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
-    *(lost_gpu, faulty_memory, no_gpu, one_reading, nothing_to_judge, idle, hang),
+    *(lost_gpu, faulty_memory, no_gpu, slowed_by_heat, resting_reading, one_reading),
+    *(nothing_to_judge, idle, hang),
 )
 """Functions that are called in this order; the first verdict that is not None counts."""
 

@@ -128,6 +128,10 @@ STEPS: dict[str, StepRule] = {
     "raise-the-power-limit": StepRule(
         "Raise the power limit to what the card is rated at, if the cooling allows it",
         "sudo nvidia-smi -i {gpu.label} -pl {gpu.latest.power_limit_default_watts}"),
+    "compare-the-power-limit": StepRule(
+        "Compare the power limit with the card's default (below). If it is lower and the cooling "
+        "allows it, raise it (`sudo nvidia-smi -i {gpu.label} -pl WATTS`); else accept the lower "
+        "clocks knowingly", "nvidia-smi -i {gpu.label} -q -d POWER"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),

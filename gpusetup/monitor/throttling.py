@@ -49,8 +49,10 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     slow = below(work.clock_share, marks.LOW_CLOCKS)
     for throttle in THROTTLES:
         is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
+        if is_on and throttle.cause == "power":
+            return of_this_card(throttle, work, gpu, slow)
         if is_on and (slow or not throttle.needs_low_clocks):
-            return of_this_card(throttle, work, gpu) if throttle.cause == "power" else throttle
+            return throttle
     # If no reason is reported, heat may still explain the low clocks of a busy GPU.
     is_told = bool(work.reasons) or work.utilization < marks.BUSY
     if is_told or not (slow and at_least(gpu.heat, marks.HOT)):
@@ -58,10 +60,10 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     return Throttle("no reason was told", "heat", "heat")
 
 
-def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
+def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun, slow: bool) -> Throttle | None:
     """The power limit with its cause for this card: something outside the GPU that withholds power,
-    or a limit that was lowered. None if the limit is not below the card's rated power, or if that
-    is unknown, because a limit by itself proves nothing."""
+    a limit that was lowered, or one that costs much of the clock. None if the clocks are about what
+    heavy work leaves, because a limit by itself proves nothing."""
     limit, rated = gpu.latest.power_limit_watts, gpu.latest.power_limit_default_watts
     # A laptop's charger or a server's chassis may cap the power below the limit that NVML reports:
     # the clocks are low although the GPU would draw less than its limit if it worked all the time.
@@ -69,12 +71,16 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
     if work.weight is None:
         is_withheld = not (limit or rated) and below(work.clock_share, marks.RATED_CLOCKS)
     else:
-        is_withheld = work.weight + marks.IDLE_POWER < marks.POWER_LEFT
+        is_withheld = slow and work.weight + marks.IDLE_POWER < marks.POWER_LEFT
     is_lowered = limit and rated and limit < rated * marks.RATED_POWER / 100
     # A laptop's power limit is chosen by its maker and cannot be raised.
     if is_withheld or (is_lowered and is_laptop(gpu.name)):
         return throttle._replace(cause="supply")
-    return throttle._replace(cause="lowered limit") if is_lowered else None
+    if is_lowered:
+        return throttle._replace(cause="lowered limit")
+    # At the rated limit heavy work lowers the clock too, so much more is asked there.
+    most = marks.RATED_CLOCKS if rated else marks.CAPPED_CLOCKS
+    return throttle._replace(cause="power limit") if below(work.clock_share, most) else None
 
 
 LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b", re.I)

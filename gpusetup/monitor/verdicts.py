@@ -68,6 +68,7 @@ CASES: tuple[VerdictCase, ...] = (
     throttled_by("heat", ", at {gpu.heat} °C", "cool"),
     throttled_by("supply", "{watts_and_limit}", "plug-it-in", "check-the-supply"),
     throttled_by("lowered limit", "{watts_and_limit}", "raise-the-power-limit"),
+    throttled_by("power limit", "{watts_and_limit}", "plug-it-in", "compare-the-power-limit"),
     throttled_by("low clocks", "", "unlock-the-clocks"),
     VerdictCase("throttled", "low clocks",
          s.busy & (s.clocks_far_down | s.slower_than_peers),

@@ -161,11 +161,16 @@ def reasons_that_cost_little(run: WatchedRun) -> str:
 
 
 def sm_clock(subject: Subject) -> str:
+    if subject.work.clock_share is None:
+        return "the SM clock is not in this recording"
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
     words = f"SM clock at {whole(subject.work.clock_share)} % of {of}"
     own, peers = subject.work.clock_mhz, subject.peers_clock
     is_behind = below(percent(own, peers), marks.LOW_CLOCKS)
-    return f"{words} ({whole(own)} MHz, its peers: {whole(peers)} MHz)" if is_behind else words
+    if is_behind:
+        return f"{words} ({whole(own)} MHz, its peers: {whole(peers)} MHz)"
+    most = subject.work.clock_most
+    return f"{words} ({whole(own)} of {whole(most)} MHz)" if own and most else words
 
 
 def slowed(subject: Subject) -> str:
@@ -277,7 +282,8 @@ def pid(subject: Subject) -> str | None:
     a container."""
     if subject.run.exit is not None:
         return None
-    pids = [pid for gpu in subject.run.gpus for pid in sorted(gpu.holders) if pid > 0]
+    gpus = (subject.gpu, *subject.run.gpus)
+    pids = [pid for gpu in gpus for pid in sorted(gpu.holders) if pid > 0]
     return str(pids[0]) if pids else None
 
 

@@ -32,7 +32,7 @@ def test_the_start_of_the_program_is_told_apart(
     workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     summary = replayed(recording(workload, tmp_path), capsys)
-    assert any("before the GPU was used, are not counted" in note for note in summary["notes"])
+    assert any("with less work than later, are not counted" in note for note in summary["notes"])
     lowest = summary["gpus"][0]["utilization_percent"]["mean"]
     assert lowest > 30, "the figures begin with the first work"
 

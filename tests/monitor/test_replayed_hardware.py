@@ -173,3 +173,55 @@ def test_the_lines_of_gpustat_are_read(judged: Judge) -> None:
     summary = judged(screens)
     assert (summary["samples"], summary["seconds"]) == (30, 58)
     assert verdict_and_step(summary) == LOST and "GPU 2 was lost" in summary["evidence"]
+
+
+# --- what slows the clocks, and single readings of several GPUs -----------------------------------
+
+CAPPED = (
+    "name, utilization.gpu [%], power.draw [W], power.limit [W], clocks.sm [MHz], "
+    "clocks.max.sm [MHz], clocks_throttle_reasons.active"
+)
+HEAT = "temperature.gpu, clocks_throttle_reasons.active"
+FOUR = "[{}] NVIDIA A40 | 50'C, {:>3} % | 20914 / 46068 MB | ada:python/{}(20911M)"
+SHARED = """\
+[0] TITAN X | 80'C,  76 % |  8000 / 12189 MB | ada:python/2201(4000M) eve:python/9120(3990M)
+[1] TITAN X | 34'C,   0 % |    10 / 12189 MB |
+"""
+DESKTOP = """\
+| NVIDIA-SMI 535.183.01   Driver Version: 535.183.01   CUDA Version: 12.2 |
+|   0  NVIDIA GTX 1660     Off  | 00000000:01:00.0  On |              N/A |
+| 32%   41C    P8     9W / 120W |    611MiB /  6144MiB |   4%     Default |
+| Processes:                                                              |
+|    0   N/A  N/A      1203      G   /usr/lib/xorg/Xorg            231MiB |
+"""
+
+
+@each(
+    "text, said, words",
+    [
+        (csv(CAPPED, [["A40, 99 %, 219 W, 220 W, 1170 MHz, 2100 MHz, 0x4"]] * 60),
+         "throttled/power limit compare-the-power-limit", "limit: 220 W); SM clock at 56 %"),
+        (csv(CAPPED, [["A40, 99 %, 219 W, 220 W, 1700 MHz, 2100 MHz, 0x4"]] * 60),
+         "good/ none", "costs little"),
+        (csv(CAPPED, [["A40, 99 %, 588 W, 35 W, 210 MHz, 2100 MHz, 0x4"]] * 60),
+         "throttled/power limit compare-the-power-limit", "(its limit: 35 W)"),
+        (csv(HEAT, [["57, 0x20"]] * 9), "throttled/heat cool", "(sw_thermal_slowdown)"),
+        ("\n".join(FOUR.format(n, 0 if n == 2 else 100, n + 9) for n in range(4)) + "\n",
+         "uneven/one-reading see-where-it-waits", "GPU 2 did nothing"),
+        (SHARED, "bursty/one-reading see-whose-they-are", "while GPU 1 is free"),
+        (DESKTOP, "idle/one-reading see-whether-torch-can", ""),
+    ],
+)  # fmt: skip
+def test_what_the_clock_the_heat_and_one_reading_show(
+    text: str, said: str, words: str, judged: Judge
+) -> None:
+    summary = judged(text)
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert words in summary["evidence"]
+    assert ("588 W is not believable" in summary["text"]) == ("588 W" in text)
+
+
+def test_memory_that_is_held_from_the_first_sample_was_in_use(judged: Judge) -> None:
+    row = "NVIDIA A40, {} %, 285 W, 300 W, 33110 MiB, 46068 MiB"
+    notes = judged(csv(USUAL, [[row.format(0 if n < 6 else 97)] for n in range(60)]))["notes"]
+    assert any("first 6 s, with less work than later" in note for note in notes)
