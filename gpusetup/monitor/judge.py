@@ -254,10 +254,11 @@ def resting_reading(run: WatchedRun) -> Judgement | None:
     if not run.is_reading:
         return None
     for gpu, one in permutations(filter(run.held, run.gpus), 2):
-        is_alike = (gpu.name, gpu.programs) == (one.name, one.programs)
+        # The uses first: a file may name hundreds of GPUs, and comparing their programs is slow.
+        if not (below(gpu.utilization, marks.IDLE) and at_least(one.utilization, marks.BUSY)):
+            continue
         memory = abs(or_zero(gpu.memory.p95) - or_zero(one.memory.p95))
-        rests = below(gpu.utilization, marks.IDLE) and at_least(one.utilization, marks.BUSY)
-        if rests and is_alike and memory <= marks.ALIKE:
+        if (gpu.name, gpu.programs) == (one.name, one.programs) and memory <= marks.ALIKE:
             words = f"GPU {gpu.label} did nothing, with as much memory in use as GPU {one.label}"
             words += ", which looked busy: look again; if it stays so, the others wait for its rank"
             subject = Subject(run, gpu, Work(gpu.rows))
