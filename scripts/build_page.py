@@ -36,7 +36,10 @@ LEFT_OUT = (
     *("data/machines", "data/plan"),
 )
 """Folders of the package that no question of the page needs."""
-KEPT = ("verify/__init__.py", "verify/streams.py", "child_scripts/nvml_fields.py")
+KEPT = (
+    *("verify/__init__.py", "verify/streams.py"),
+    *("child_scripts/nvml_fields.py", "child_scripts/read_python.py"),
+)
 """Files of these folders that every command needs."""
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive: the same sources make the same bytes."""
