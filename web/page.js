@@ -93,7 +93,7 @@ function textAsMarkdown({ text }) {
   return h("div", { class: "row" }, button);
 }
 
-const onMachine = (told) => [...doctor(told), textAsMarkdown(told), ...sharing()];
+const onMachine = (told, answer) => [...doctor(told), textAsMarkdown(answer), ...sharing()];
 const readReport = (raw) => answered("report", ["report"], raw, onMachine);
 const readLink = (fragment) => answered("report", ["linked", fragment], undefined, onMachine);
 
