@@ -107,11 +107,6 @@ class Catalog(Frozen):
         not_newer = {row.branch: row.cuda for row in self.branches if row.branch <= major}
         return not_newer[max(not_newer)] if not_newer else None
 
-    def driver_is_newer(self, driver_version: str) -> bool:
-        """Whether a driver's branch is newer than every branch in the catalog."""
-        newest = max(row.branch for row in self.branches)
-        return parsed(driver_version).major > newest + WINDOWS_ABOVE
-
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
         """The oldest driver that runs a CUDA version, assuming minor-version compatibility from
         CUDA 11 on.

@@ -73,7 +73,6 @@ class GpuRow(Frozen):
     on: str | None = None
     """The only platform that has this GPU, such as `linux-aarch64` for a GB200."""
     memory_gb: float | None = None
-    tdp_w: float | None = None
 
     @property
     def memory_bytes(self) -> int | None:

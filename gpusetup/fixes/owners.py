@@ -97,11 +97,6 @@ def lender_of(context: RuleContext) -> Lender | None:
     return None
 
 
-def is_lent(context: RuleContext) -> bool:
-    """Whether a text comes from a service's notebook, whose driver the person cannot change."""
-    return lender_of(context) is not None
-
-
 def has_a_scheduler(context: RuleContext) -> bool:
     """Whether a scheduler assigns GPUs to jobs here, so that a login node has none."""
     return bool(events(context, "slurm-job", "login-node"))

@@ -85,8 +85,6 @@ class GpuRun:
         """For each pause, the second when it began and its length in seconds."""
         self.quiet_since: float | None = None
         self.has_worked = False
-        self.false_watts: float | None = None
-        """The last power reading that was far above the power limit, and is left out."""
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start of the run."""
@@ -94,10 +92,6 @@ class GpuRun:
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         """Add the GPU's next sample."""
         gpu = with_use_of_its_processes(gpu, self.latest)
-        limit = gpu.power_limit_watts
-        if limit and or_zero(gpu.power_watts) > limit * marks.BELIEVABLE_POWER:
-            self.false_watts = gpu.power_watts
-            gpu = replace(gpu, power_watts=None)
         moment = Moment(gpu, sample)
         self.moments.add(moment)
         if gpu.lost:

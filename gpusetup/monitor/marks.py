@@ -58,7 +58,6 @@ ALIKE = 10.0  # points: GPUs of one job differ by less in utilisation, power and
 RATED_POWER = 95.0  # % of the rated power: a limit below this was lowered
 RATED_CLOCKS = 60.0  # % of the maximum: clocks that heavy work reaches at the rated power limit
 CAPPED_CLOCKS = 75.0  # % of the maximum: lower clocks at an unrated power limit cost much work
-BELIEVABLE_POWER = 3.0  # times its limit: no card draws more, so the sensor is wrong
 PCIE_LAUNCHES = 3e8  # bytes/s to a card: kernel launches need less than this (260 MB/s on an H100)
 START_UP_NOTE = 2.0  # s: a shorter start-up is not worth mentioning
 EMPTY_MEMORY = 200 << 20  # bytes: less than a CUDA context, so nothing can compute on this GPU

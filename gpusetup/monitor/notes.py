@@ -23,9 +23,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
     (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
     (s.narrow_link, NARROW),
-    (Sign(lambda subject: subject.gpu.false_watts is not None),
-     "its power reading of {gpu.false_watts} W is not believable (its limit: "
-     "{gpu.latest.power_limit_watts} W) and is left out"),
     (s.hot, "{gpu.heat} °C, more than 85 °C"),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
      "the first {gpu.parts.start} s, with less work than later, are not counted"),

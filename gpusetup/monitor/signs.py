@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
+from gpusetup.monitor.work import at_least, below, or_zero, percent
 
 
 class Sign:
@@ -172,23 +172,6 @@ link_full = Sign(
 )
 
 narrow_link = Sign(lambda s: s.gpu.narrow_link is not None)
-
-
-@Sign
-def pegged(subject: Subject) -> bool:
-    """Whether the transfers in one direction fill a link that the log does not tell: the rate is
-    the same all the time, within 10 %, and at least five times the other direction's. Copies that
-    leave the link time to rest look uneven, because each sample covers some milliseconds."""
-    samples = [row.gpu for row in subject.work.rows]
-    ways = (
-        [or_zero(gpu.pcie_rx_bytes_per_second) for gpu in samples],
-        [or_zero(gpu.pcie_tx_bytes_per_second) for gpu in samples],
-    )
-    rates, others = sorted(ways, key=sum, reverse=True)
-    is_flat = percentile(rates, 5) >= 0.9 * percentile(rates, 95) >= marks.PCIE_LAUNCHES
-    is_known = subject.work.pcie_limit is not None or link_full(subject)
-    enough = len(samples) >= marks.FEW_SAMPLES and sum(rates) >= 5 * sum(others)
-    return is_flat and enough and not is_known
 
 
 # --- the command's processes ----------------------------------------------------------------------

@@ -78,7 +78,7 @@ STEPS: dict[str, StepRule] = {
         "reseat it, take out a riser, and look at the slot's setting in the BIOS. Else copy less "
         "in each step, from pinned memory",
         "nvidia-smi -i {gpu.label} --query-gpu=pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv", s.narrow_link | s.pegged),
+        "pcie.link.width.current,pcie.link.width.max --format=csv", s.narrow_link),
     "record-longer": StepRule(
         "Watch for at least a minute while it works", "gpusetup monitor 60"),
     "larger-work": StepRule(

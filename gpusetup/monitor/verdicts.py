@@ -86,8 +86,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
-         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly)))
-         | (s.pegged & partly),
+         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
          "{kernels_ran}{at_power}; {host_link}", ("check-the-slot", "stay-on-the-gpu")),
     VerdictCase("communication-bound", "host",
          # Four lanes of PCIe 3 or less; a half of the lanes rarely shows.

@@ -18,7 +18,6 @@ from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.signs import pegged
 from gpusetup.monitor.work import below, highest, or_zero, percent
 
 Phrase = Callable[[Subject], str | None]
@@ -113,8 +112,6 @@ def host_link(subject: Subject) -> str:
     if work.pcie_limit is not None:
         carries = f"the link carries {megabytes(work.pcie_limit)} each way"
         carries += f": {subject.gpu.narrow_link}" if subject.gpu.narrow_link else ""
-    elif pegged(subject):
-        carries = "the same all the time: as much as a narrow link can carry"
     sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 

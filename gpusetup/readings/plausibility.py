@@ -24,6 +24,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     for name in names.split()
 }
 MEMORY = ("memory_used_bytes", "memory_total_bytes")
+MOST_POWER = 3.0
+"""No card draws this many times its power limit, so a sensor that says so is wrong."""
 
 
 def implausible(values: Mapping[str, Any]) -> dict[str, str]:
@@ -44,4 +46,7 @@ def implausible(values: Mapping[str, Any]) -> dict[str, str]:
         if total and used > total:
             amounts = f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB"
             problems["memory_used_bytes"] = f"not plausible: {amounts}"
+    watts, limit = values.get("power_watts"), values.get("power_limit_watts")
+    if watts and limit and watts > limit * MOST_POWER:
+        problems.setdefault("power_watts", f"not plausible: {watts} of {limit} W")
     return problems

@@ -25,7 +25,6 @@ from gpusetup.model.finding import Severity
 HEADING = "1"
 DIM = "2"
 RED = "31"
-GREEN = "32"
 YELLOW = "33"
 COMMAND = "36"
 ERROR = "1;31"

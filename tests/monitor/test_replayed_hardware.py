@@ -138,11 +138,6 @@ CLOCKS = "pwr gtemp sm mem pclk"
         (report(97, more=NARROW), f"good/ {SLOT}", "width 1x of 16x)"),
         (report(45, more=NARROW), f"bursty/one-reading {SLOT}", "width 1x of 16x)"),
         (report(0, more=NARROW), "idle/one-reading watch-the-command", ""),
-        # A rate that never changes fills a link, and one that changes leaves it time to rest.
-        (dmon("sm rxpci txpci", [[f"38 {1550 + n % 9} 40"] for n in range(60)]),
-         f"communication-bound/host {SLOT}", "1.6 GB/s went to the GPU"),
-        (dmon("sm rxpci txpci", [[f"38 {900 + n % 9 * 100} 40"] for n in range(60)]),
-         "input-starved/short-pieces help-the-host", ""),
         (dmon(CLOCKS, [["300 60 97 40 1700", "210 60 97 40 900", "300 60 97 40 1710"]] * 60),
          "throttled/low clocks unlock-the-clocks", "(900 MHz, its peers: 1700 MHz)"),
     ],
@@ -218,7 +213,7 @@ def test_what_the_clock_the_heat_and_one_reading_show(
     summary = judged(text)
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert words in summary["evidence"]
-    assert ("588 W is not believable" in summary["text"]) == ("588 W" in text)
+    assert "588" not in summary["text"]
 
 
 def test_memory_that_is_held_from_the_first_sample_was_in_use(judged: Judge) -> None:
