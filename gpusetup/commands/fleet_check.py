@@ -42,9 +42,9 @@ def run(question: Question, out: Console) -> Reply:
 
     profile = question.profile
     expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
-    record = read_node(System())
+    snapshot = read_node(System())
     checked_at = datetime.now(timezone.utc).replace(microsecond=0)
-    answer = check_node(name_of_node(), record, expected)
+    answer = check_node(name_of_node(), snapshot, expected)
     if question.prometheus:
         _write_metrics(question.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
