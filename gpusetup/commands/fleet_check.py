@@ -65,7 +65,7 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out
     file = Path(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_safely(file, metrics(answer, checked_at.timestamp()))
+        write_safely(file, metrics(answer, int(checked_at.timestamp())))
         file.chmod(0o644)
     except OSError as problem:
         out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")

@@ -25,10 +25,8 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
-from gpusetup.redaction import redact
 
 RECORD_SUFFIX = re.compile(r"[.-](?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
 """Suffixes that may follow the node's name in a file name."""
@@ -57,8 +55,9 @@ class Node(Frozen):
 
     name: str = ""
     taken_at: str | None = None
-    kind: tuple[str, ...] = ()
-    """The model of most of the node's GPUs; empty if the node has no visible GPU."""
+    kind: str = ""
+    """The models of the node's GPUs, such as `NVIDIA L4`; only nodes of the same kind are compared.
+    Empty if the node has no visible GPU."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
@@ -139,12 +138,10 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
     # The file is some other JSON with one of our schemas.
     if snapshot.taken_at is None and not snapshot.readings and not facts:
         raise BadInput(f"{what} says nothing about its machine")
-    # Variables as in a shared record, so that redacted records can be compared with others.
-    variables = redact(Snapshot(environment=dict(snapshot.environment)))
     return Node(
         taken_at=snapshot.taken_at,
-        kind=kind_of(facts.get(GPU_NAME)),
-        facts={**facts, **facts_of(variables)},
+        kind=facts.get(GPU_NAME, ""),
+        facts=facts,
         findings=findings_of(snapshot),
         gpu_uuids=uuids_of(snapshot),
     )
@@ -165,7 +162,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
         problems = ["verify's verdict is failed"]
     facts = {"torch.version": answer.torch, "python.version": answer.python}
     return Node(
-        kind=kind_of(joined([model for device, model in models.items() if device != "cpu"])),
+        kind=joined([model for device, model in models.items() if device != "cpu"]) or "",
         facts={field: value for field, value in facts.items() if value},
         findings=tuple(
             NodeFinding(id=FAILED_CHECK, severity=Severity.ERROR, title=problem)
@@ -195,7 +192,7 @@ def _from_node_check(raw: bytes, what: str) -> Node:
         findings = (*findings, failure)
     return Node(
         taken_at=answer.taken_at,
-        kind=kind_of(answer.facts.get(GPU_NAME)),
+        kind=answer.facts.get(GPU_NAME, ""),
         facts=answer.facts,
         findings=findings,
         gpu_uuids=answer.gpu_uuids,
@@ -208,21 +205,6 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     **dict.fromkeys(("gpusetup.snapshot", "gpusetup.doctor"), _from_snapshot),
 }
 """Maps each schema to the function that reads it."""
-OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
-
-
-def kind_of(gpu_names: str | None) -> tuple[str, ...]:
-    """The model that most GPUs of a node have, read from the text of the fact, as a tuple; () if no
-    GPU is known.
-
-    >>> kind_of("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), kind_of("NVIDIA L4"), kind_of(None)
-    (('NVIDIA L40S',), ('NVIDIA L4',), ())
-    """
-    if not gpu_names:
-        return ()
-    # The text begins with the most common value.
-    several = OF_SEVERAL_VALUES.fullmatch(gpu_names)
-    return (several[1] if several else gpu_names,)
 
 
 # --- several records of one node ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, Kind, by_kind, differences
+from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -103,13 +103,13 @@ COST_SPEED = {
 many other nodes have the same warning."""
 
 
-def usual_findings(nodes: Sequence[Node]) -> dict[Kind, set[str]]:
+def usual_findings(nodes: Sequence[Node]) -> dict[str, set[str]]:
     """The ids of the findings that more than half of the nodes of each kind have.
 
     For example, if the GPUs of all nodes of a kind are divided (MIG), the finding about it is not a
     difference, even if the rest of the fleet has other GPUs.
     """
-    usual: dict[Kind, set[str]] = defaultdict(set)
+    usual: dict[str, set[str]] = defaultdict(set)
     for kind, of_kind in by_kind(nodes).items():
         counts = Counter(id for node in of_kind for id in {one.id for one in node.findings})
         if len(of_kind) >= LEAST_NODES:
