@@ -163,7 +163,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "static-tls-full",
     ),
     Layer.RUNNING: (
-        "shm-too-small", "cuda-fork-reinit", "worker-cannot-pickle", "local-rank-argument",
+        "shm-too-small", "cuda-fork-reinit", "local-rank-argument",
         "nccl-unavailable-windows", "libuv-missing", "port-in-use", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",

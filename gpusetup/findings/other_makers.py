@@ -366,7 +366,6 @@ STOPS_EARLIER = (
     "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
     "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
     "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
-    "worker-cannot-pickle",
 )  # fmt: skip
 """Failures that happen with or without a GPU: then a missing GPU is only a note.
 
