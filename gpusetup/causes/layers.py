@@ -146,7 +146,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
         "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
-        "two-torch-installs", "mixed-conda-pip", "torch-half-installed",
+        "mixed-conda-pip", "torch-half-installed",
         "rocm-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),

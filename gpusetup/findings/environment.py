@@ -10,7 +10,7 @@ from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.causes.torch import conda_and_pip
 from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.command_values import exactly
@@ -98,7 +98,7 @@ def two_torch_installs(context: RuleContext) -> Findings:
     # the other, which is only worth a warning.
     yield finding(
         context,
-        "two-torch-installs",
+        "mixed-conda-pip",
         evidence,
         severity=Severity.WARNING if len({copy.location for copy in copies}) > 1 else None,
         times=str(len(versions)),
@@ -116,7 +116,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if not location or not python.prefix:
         return
     folders_of_environment = tuple(filter(None, (python.prefix, python.site_packages)))
-    if location.startswith(folders_of_environment) or events(context, *HALVES_DO_NOT_FIT):
+    if location.startswith(folders_of_environment):
         return
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
