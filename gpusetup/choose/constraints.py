@@ -19,14 +19,8 @@ from gpusetup.model.versions import parsed
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """All reasons why a build does not fit, separated by `; `; None if it fits.
-
-    If the request itself excludes the build, no other reason is given.
-    """
-    if not question.takes(build.torch):
-        return f"is not the torch asked for ({question.wish.torch})"
-    if question.backend not in ("auto", build.backend):
-        return f"is not the backend asked for ({question.backend})"
+    """All reasons why a build that the request allows does not fit, separated by `; `; None if it
+    fits."""
     reasons = (
         *_against_the_system(build, question),
         why_driver_is_too_old(build, question),
@@ -155,9 +149,8 @@ def first_reason(question: BuildQuestion) -> str:
         # A CPU build is no reason on a machine with a GPU.
         if question.host.presence == "some" and _against_the_kind(build, question):
             continue
-        reason = why_not(build, question)
-        if reason and question.takes(build.torch) and question.backend in ("auto", build.backend):
-            objections.append(reason)
+        reason = why_not(build, question) if question.allows(build) else None
+        objections += [reason] if reason else []
     if not objections:
         return "has no build on any index for this platform"
     reason = min(objections, key=lambda text: text.count("; ")).partition("; ")[0]
@@ -192,8 +185,10 @@ def fitting_builds(question: BuildQuestion, above: str = "0") -> list[TorchBuild
     return [
         build
         for build in in_scope(question)
-        # Compare versions first, because judging a build takes longer.
-        if newest_first(build.torch) < limit and why_not(build, question) is None
+        # Judging a build takes longest, so it comes last.
+        if newest_first(build.torch) < limit
+        and question.allows(build)
+        and why_not(build, question) is None
     ]
 
 
