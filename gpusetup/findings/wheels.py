@@ -13,7 +13,6 @@ from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.findings.message_rules import finding
 from gpusetup.fixes import makers, paste
-from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
@@ -87,7 +86,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and context.choice.build is None:
-        return jetson_fix(context)
+        return paste.jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d{1,2})t?-", requested)
     if cause == "python-no-wheel" and tags:
         python = f"{tags[1]}.{tags[2]}"
