@@ -131,10 +131,6 @@ WINDOWS_TARGETS = RADEON
 """The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
 Instinct."""
 
-WSL_TARGETS = ("gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
-"""The targets that ROCm for WSL supports: Radeon RX 7700 and newer, Radeon Pro W7700 and newer, and
-Ryzen AI. Source: AMD's page "WSL support matrices by ROCm version" for Radeon and Ryzen."""
-
 LARGEST_VERSION = 999_999
 """The largest possible `gfx_target_version`: two digits each for minor and stepping, and at most
 two for major."""

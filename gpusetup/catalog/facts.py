@@ -59,30 +59,8 @@ class JetPack(Frozen):
     python: str
     wheels: str | None = None
     """The folder of NVIDIA's own wheels; None if torch's aarch64 wheels support its boards."""
-    links: str | None = None
-    """A library that these wheels need but do not declare."""
     torch_for: tuple[Capability, ...] = ()
     """The GPUs that torch's aarch64 wheels support under this JetPack."""
-
-
-class Undeclared(Frozen):
-    """A library that NVIDIA's torch wheels for Jetson need but do not declare as a dependency."""
-
-    library: str
-    """The beginning of its file name."""
-    packages: tuple[str, ...]
-    """The pip packages that contain the library; `{major}` is the CUDA major version."""
-    folder: str
-    """The folder in site-packages into which pip installs the library."""
-    folders: Mapping[str, str] = {}
-    """Other folders, for some CUDA major versions."""
-
-    def by_pip(self, cuda_major: str) -> tuple[str, ...]:
-        return tuple(name.format(major=cuda_major) for name in self.packages)
-
-    def below(self, cuda_major: str) -> str:
-        """The folder in site-packages that contains the library, for a CUDA major version."""
-        return self.folders.get(cuda_major, self.folder).format(major=cuda_major)
 
 
 class DriverBranch(Frozen):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
+from gpusetup.catalog.jetpack import INSTALLING_ON_JETSON, UNDECLARED, board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
@@ -18,7 +18,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
+from gpusetup.fixes.extension_packages import folders_first
 from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import (
     CUDA_LIBRARY,
@@ -117,20 +117,12 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
     )
 
 
-def _undeclared(context: RuleContext) -> str:
-    """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
-    libraries = _named(context).split()
-    library = libraries[0] if libraries else ""
+def _is_undeclared_on_jetson(context: RuleContext) -> bool:
+    """Whether a Jetson's torch needs the missing library without declaring it."""
+    library = _named(context)
     # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
-        return ""
-    return library if undeclared(library) else ""
-
-
-def _of_a_jetson(context: RuleContext) -> Lines:
-    """The commands that install a library that a Jetson's torch needs without declaring it."""
-    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
-    return undeclared_commands(context, _undeclared(context), cuda)
+    is_of_jetson = board_of(context.snapshot) is not None or library.startswith("libnvpl_")
+    return is_of_jetson and library.startswith(UNDECLARED)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -397,11 +389,9 @@ CAUSES = (
         way=with_torchs_libraries,
         cases=(
             Message(
-                where=(lambda context: bool(_undeclared(context)),),
+                where=(_is_undeclared_on_jetson,),
                 text="torch's wheel for Jetson needs this library but does not declare it. "
-                "Install the library and add it to the loader's path. Add the second command to "
-                "your start script too",
-                commands=_of_a_jetson,
+                f"Install it as NVIDIA's guide describes: {INSTALLING_ON_JETSON}",
             ),
             Message(
                 having={"library": CUDNN_8},

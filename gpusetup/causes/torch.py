@@ -13,7 +13,6 @@ from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import ON_LINUX
 from gpusetup.fixes import makers, paste
-from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -37,7 +36,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
     """Install torch: the build for the board, for another maker's GPU, or the one that
     gpusetup chooses."""
     if context.os.jetson:
-        return jetson_fix(context)
+        return paste.jetson_fix(context)
     return makers.first_install(context) or paste.install_torch(context)
 
 

@@ -73,6 +73,18 @@ WITHOUT_CUDA = (
     "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
     "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
 )
+WITHOUT_TORCH = (
+    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers). The Vulkan "
+    "build of {0} does not depend on ROCm's list of GPUs (ollama: set OLLAMA_VULKAN=1 for its "
+    "server). If ROCm lists no GPU at all, join the groups render and video. Or use its build for "
+    "the CPU"
+)
+"""The fix for a program without torch on a GPU of AMD or Intel."""
+ENGINE_OF_MAKER = (
+    "{0} needs the torch that it was built with, so do not reinstall torch alone. Use a release "
+    "or an image of {0} for ROCm (AMD) or XPU (Intel) whose torch has kernels for this GPU"
+)
+"""The fix for a program that pins its torch, on a GPU of AMD or Intel."""
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """A pattern for commands that concern torch."""
 
@@ -88,9 +100,7 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:
         return fix
     if finding.id in ("amd-gpu", "intel-gpu"):
-        from gpusetup.fixes import makers
-
-        return makers.without_torch(context, program.name)
+        return Fix(text=WITHOUT_TORCH.format(program.name))
     if place and place[0] is Layer.NO_GPU:
         return Fix(text=WITHOUT_CUDA.format(program.name))
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
@@ -110,9 +120,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
     if not installs(Alternative(title="", commands=fix.commands)):
         return replace(fix, alternatives=others)
     if finding.id in ("amd-gpu", "intel-gpu"):
-        from gpusetup.fixes import makers
-
-        return makers.engine_for_gpu(context, PINNING_ENGINES[engine])
+        return Fix(text=ENGINE_OF_MAKER.format(PINNING_ENGINES[engine]))
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
     has_wheels = not (in_container(context) or on(context, "windows"))

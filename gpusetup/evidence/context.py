@@ -162,7 +162,7 @@ NO_FAILURES = frozenset(
     "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
     "trainer-named bare-yes gpu-unused ran-alone "
     "remedy-tried "
-    "nccl-on-a-bridge output-shown program-crashed ipex "
+    "nccl-on-a-bridge output-shown program-crashed "
     "no-root-rights cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "

@@ -30,7 +30,6 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
-from gpusetup.evidence.maker_facts import intels_extension_fails
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
@@ -70,8 +69,7 @@ def torch_itself(context: RuleContext) -> Findings:
     if conda and pip and parsed(conda).release != parsed(pip).release:
         versions = f"conda has torch {conda}, pip {pip}"
         yield seen(context, "mixed-conda-pip", "packages", versions)
-    # What fails to load with Intel's extension is the extension's, which `intel-gpu` replaces.
-    if torch.import_error and not intels_extension_fails(context):
+    if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
     if torch.version and numpy and not takes_numpy(torch.version, numpy.version, context.catalog):
         versions = f"torch {torch.version}, numpy {numpy.version}"

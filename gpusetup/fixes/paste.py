@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.catalog.jetpack import board_of
+from gpusetup.catalog.jetpack import (
+    INSTALLING_ON_JETSON,
+    UNIFIED,
+    board_of,
+    jetpack_of,
+    runs_ordinary_wheels,
+)
 from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
@@ -320,12 +326,8 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
 def _no_build_fix(context: RuleContext) -> Fix:
     """What to change first if no build of torch fits the machine."""
     advice = context.choice.advice
-    if board := board_of(context.snapshot):
-        return Fix(
-            text=f"Wheels for servers do not run on this board ({board}), so use the torch that "
-            "NVIDIA publishes for its JetPack",
-            commands=posix(context, "cat /etc/nv_tegra_release"),
-        )
+    if board_of(context.snapshot):
+        return jetson_fix(context)
     none = "No build of torch fits this machine"
     if advice is None:
         return Fix(text=f"{none}: `gpusetup resolve --explain`")
@@ -335,6 +337,48 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
         return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")
+
+
+def jetson_fix(context: RuleContext) -> Fix:
+    """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
+    JetPack."""
+    jetpack = jetpack_of(board_of(context.snapshot))
+    if jetpack is None:
+        return Fix(
+            text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
+            "first line of the command shows the release",
+            commands=lines("cat /etc/nv_tegra_release"),
+        )
+    capabilities = (gpu.compute_capability for gpu in gpus(context))
+    if context.choice.build and runs_ordinary_wheels(jetpack, filter(None, capabilities)):
+        return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
+    if jetpack.wheels is None:
+        return Fix(
+            text=f"{jetpack.name} is for Thor. On Orin, torch's wheels need {UNIFIED.name} or "
+            "newer: flash it with SDK Manager",
+            needs_root=True,
+            needs_reboot=True,
+        )
+    text = (
+        f"NVIDIA's wheels for {jetpack.name} ({jetpack.wheels}) are for Python {jetpack.python}, "
+        "which is the system's own. "
+    )
+    python = context.snapshot.python.version
+    if python is None or parsed(python).release[:2] != parsed(jetpack.python).release:
+        new = command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
+        text += "Create an environment with it, and run `gpusetup doctor` there"
+        return Fix(text=text, commands=(new,))
+    from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
+    return Fix(
+        text=f"{text}Install the wheel, then its dependencies; the libraries that it does not "
+        f"declare are in NVIDIA's guide ({INSTALLING_ON_JETSON}). NVIDIA does not publish "
+        "torchvision and torchaudio there: build them from source if a program needs them",
+        commands=(
+            pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
+            pip(context, "install", *from_nvidia, "torch"),
+            pip(context, "install", "torch"),
+        ),
+    )
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
