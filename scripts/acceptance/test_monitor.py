@@ -82,20 +82,16 @@ def in_the_same_moments(ours: Readings, theirs: Readings) -> tuple[float, float]
     return (sum(mine) / len(mine), sum(other) / len(other)) if mine else None
 
 
-@pytest.mark.claim("monitor-verdicts")
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.whole] * (n not in REHEARSED)) for n in KINDS]
+    "name", [pytest.param(n, marks=[pytest.mark.card] * (n not in REHEARSED)) for n in KINDS]
 )
 def test_the_verdict_is_the_kind_of_the_workload(work: Work, name: str) -> None:
-    seconds = 3 if work.short else 6
+    seconds = 6 if work.on_card else 3
     command = (sys.executable, LOADS, name, str(seconds), work.device)
     with smi_beside() as theirs:
         said = work.gpusetup("monitor", "--json", "--interval", "0.5", "--", *command)
     verdict = said.document.get("verdict")
     both = in_the_same_moments(of_monitor(said.stdout), theirs)
-    ours, smi = both or (None, None)
-    row = {"workload": name, "verdict": verdict, "utilization_percent": ours}
-    work.row("workloads", smi_utilization_percent=smi, **row)
     if both:
         pairs.append(both)
     if verdict is None:
@@ -104,7 +100,6 @@ def test_the_verdict_is_the_kind_of_the_workload(work: Work, name: str) -> None:
     assert verdict == name
 
 
-@pytest.mark.claim("monitor-figures")
 def test_the_figures_are_those_of_nvidia_smi(work: Work) -> None:
     if not pairs:
         pytest.skip("nvidia-smi or monitor gave no figure")
@@ -113,19 +108,17 @@ def test_the_figures_are_those_of_nvidia_smi(work: Work) -> None:
     assert abs(ours - theirs) <= UTILISATION_POINTS
 
 
-@pytest.mark.claim("monitor-cost")
 def test_monitor_costs_little(work: Work) -> None:
     """Its processor time over its own seconds, less its start."""
     short, long = (spent(work, seconds) for seconds in (2, 6))
     percent = 100 * max(0.0, long - short) / 4
-    work.row("cost", percent_of_a_core=round(percent, 2), start_cpu_seconds=round(short, 2))
     work.found(f"{percent:.1f} % of a core")
     assert percent < COST_PERCENT
 
 
 def spent(work: Work, seconds: int) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = work.gpusetup("monitor", str(seconds), "--json", needs_driver=True)
+    said = work.gpusetup("monitor", str(seconds), "--json")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if '"sample"' not in said.stdout:
         pytest.skip(said.problem)
