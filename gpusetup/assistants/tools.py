@@ -15,7 +15,6 @@ from typing import Any
 from gpusetup import named_file
 from gpusetup.commands.calling import answered
 from gpusetup.commands.parser import command
-from gpusetup.commands.question import takes
 from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -74,16 +73,16 @@ def schema_of(tool: Tool) -> Values:
     options = command(tool.command).Question.OPTIONS
     properties: Values = {}
     for name in tool.options:
-        kind, choices = takes(options[name]), options[name].choices
+        kind, choices = options[name].json_type, options[name].keywords.get("choices")
         # In a help text argparse needs `%%` for a percent sign.
-        schema = text(options[name].help.replace("%%", "%"))
+        schema = text(options[name].keywords["help"].replace("%%", "%"))
         if kind == "strings":
             # Accept a single text for a list of texts too, because models often forget the list.
             schema |= {"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
         elif choices:
             schema["enum"] = [*choices]
         else:
-            schema["type"] = kind
+            schema["type"] = "integer" if kind == "number" else kind
         properties[name] = schema
     return {
         "type": "object",

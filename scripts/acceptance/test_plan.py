@@ -16,7 +16,6 @@ PLAN_GPT = (
 )
 
 
-@pytest.mark.claim("plan-error")
 def test_the_plan_of_a_gpt_is_near_what_it_allocates(work: Work) -> None:
     plan = work.gpusetup(*PLAN_GPT, "--json").document["memory_gib"]["allocated"]
     batch = 8 if work.on_card else 4

@@ -276,15 +276,6 @@ def test_a_machine_without_a_fault_has_none(tmp_path: Path) -> None:
         assert diagnosis.proof == "torch 2.14.1+cu130 can use NVIDIA A100-SXM4-40GB"
 
 
-def test_what_a_library_prints_is_no_answer_and_a_child_that_holds_the_pipes_is_not_waited_for(
-    tmp_path: Path,
-) -> None:
-    state = {"nvml.init": "@print @hold 0", "cuda.init": "@print @hold 0"}
-    diagnosis, taken = judged(Fault("chatter", "", state=state), tmp_path)
-    assert diagnosis.cause == "ok", diagnosis.findings
-    assert taken < ENOUGH_SECONDS / 2
-
-
 # --- whole processes ------------------------------------------------------------------------------
 
 
