@@ -25,7 +25,7 @@ import hypothesis
 import pytest
 import warm
 from _pytest.doctest import DoctestModule
-from installing import Install, World, enter, installer, new_world, same_place
+from installing import Install, World, enter, installer, new_world
 from replayed import Judge, judge_in
 
 from gpusetup.catalog import file as catalog_file
@@ -177,9 +177,8 @@ def same_as_file(request: pytest.FixtureRequest) -> Same:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Two indexes on loopback, with what torch requires; this process sees no other."""
-    with same_place(tmp_path) as place, new_world(place) as world:
+    with new_world(tmp_path / "world") as world:
         enter(world, monkeypatch)
-        world.will_have("home/env")
         world.add_default("filelock", "3.20.0")
         world.add_default("typing-extensions", "4.15.0")
         yield world

@@ -4,7 +4,7 @@ machine. Each chooses a torch, makes a plan, shows it, asks for confirmation, an
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,7 +46,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
-from gpusetup.project.decide import Decision, afterwards, decide, described_python, keeps_image
+from gpusetup.project.ask import Ask
+from gpusetup.project.decide import Decision, afterwards, decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
@@ -73,11 +74,10 @@ def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = Fa
 
 
 def decision_of(
-    question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False
+    question: InstallQuestion, asks: Sequence[Ask], machine: Snapshot, *, by_conda: bool = False
 ) -> Decision:
     """The request of the options together with what the files of `-r` ask for on this machine."""
     wish = wish_of(question, machine, by_conda=by_conda)
-    asks = tuple(map(read_ask, question.requirements))
     if not asks:
         return Decision(wish=wish)
     return decide(asks, wish, host_for(question, wish, machine), load_catalog())
@@ -222,7 +222,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     # one place, because conda keeps its own record of packages.
     if by_conda(machine) and not question.venv:
         return _show_conda(run)
-    decision = decision_of(question, machine)
+    decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
     if task.is_done:
@@ -309,7 +309,6 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if run.target.venv else None,
-        "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
@@ -387,14 +386,6 @@ def show_described(
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
     anything."""
-    for ask in map(read_ask, question.requirements):
-        if note is None and keeps_image(ask):
-            own = {"torch": "(the image's)"}
-            why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
-            kept = InstallAnswer(
-                state="unchanged", target=ask.path, before=own, after=own, steps=(), why=why
-            )
-            return reply(kept, screens.end_screen(kept))
     answer, task = describe(question, out.talk, machine)
     steps = (DoneStep(argv=last_step),) if last_step else ()
     notes = (*filter(None, [note]), *answer.notes)
@@ -412,8 +403,9 @@ def describe(
     if machine.torch.installed and machine.torch.version:
         before["torch"] = machine.torch.version
     installer = "conda" if by_conda(machine) else "uv"
-    machine = described_python(tuple(map(read_ask, question.requirements)), machine)
-    decision = decision_of(question, machine, by_conda=installer == "conda")
+    asks = tuple(map(read_ask, question.requirements))
+    machine = described_python(asks, machine)
+    decision = decision_of(question, asks, machine, by_conda=installer == "conda")
     task = choose_task(question, decision.wish, host_for(question, decision.wish, machine), talk)
     if not task.is_done and installer == "uv":
         check_environment(machine, task.elsewhere)
@@ -460,7 +452,6 @@ def _described_screen(machine: Snapshot, answer: InstallAnswer, task: Task) -> S
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
         "backend": build.backend if has_unnamed_backend else None,
-        "fallback": ", then ".join(other.backend for other in task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     notes = (*answer.notes, *task.all_notes)

@@ -10,7 +10,7 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
-from gpusetup.choose.choice import Choice, fallback_of
+from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, coming_of, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
@@ -19,7 +19,7 @@ from gpusetup.choose.installed import installed_family
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.model.builds import Fallback, Offer, TorchBuild
+from gpusetup.model.builds import Offer, TorchBuild
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
@@ -55,13 +55,6 @@ class Task(Frozen):
     def is_done(self) -> bool:
         """Whether everything that was requested is already installed."""
         return self.coming.is_nothing
-
-    @property
-    def builds(self) -> tuple[Fallback, ...]:
-        """The chosen build followed by its alternatives. If the user named a backend, there are no
-        alternatives."""
-        others = self.choice.alternatives if self.wish.backend == "auto" else ()
-        return tuple(map(fallback_of, (self.build, *others)))
 
     @property
     def gpus_here(self) -> int | None:

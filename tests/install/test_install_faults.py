@@ -205,16 +205,6 @@ def test_a_path_at_which_no_environment_can_be(
     assert everything_in(home) == before
 
 
-def test_an_interpreter_that_answers_something_else(venv: Path, install: Install) -> None:
-    python = venv / "bin/python"
-    python.unlink()
-    python.write_text('#!/bin/sh\necho \'{"prefix": "/", "path": 5}\'\n')
-    python.chmod(0o755)
-    before = state_of(venv)
-    said = install("--venv", str(venv), *WANTED)
-    check(said, venv, before, 3, f"{python} does not run: ")
-
-
 def everything_in(folder: Path) -> list[str]:
     """Every entry below a folder, hidden ones and locks too."""
     return sorted(str(path) for path in folder.rglob("*"))

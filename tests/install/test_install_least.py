@@ -62,24 +62,6 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
     assert not world.index.asked
 
 
-@needs_linux
-def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
-    world: World, install: Install
-) -> None:
-    newer = "2.6.0"
-    venv = holding(world, "cpu", world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    world.add_default("big", "1.0", requires=(f"torch=={newer}",))
-    world.add_default("torch", newer)
-    world.add_torch("cpu", newer)
-    said = install("big", "--python", str(venv), "--dry-run")
-    assert said.exit == 0, said.err
-    assert f"torch {newer}+cpu" in said.out
-    assert f"with torch {TORCH}+cpu big would be old, or missing" in said.out
-    assert install("big", "--python", str(venv), *YES).exit == 0
-    assert versions_in(venv)["torch"] == f"{newer}+cpu"
-
-
 # --- an image for another host -------------------------------------------------------------------
 
 
@@ -133,24 +115,6 @@ def test_a_wrong_build_becomes_the_same_version(
     assert said.exit == 0, said.err
     assert "the same version" in said.err
     assert versions_in(venv)["torch"] == f"{TORCH}+{FIRST}"
-
-
-@needs_linux
-def test_a_companion_that_was_left_behind_is_brought_and_torch_stays(
-    world: World, install: Install
-) -> None:
-    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
-    assert row is not None and row.torchvision
-    venv = holding(world, "cpu", world.wheel("torchvision", "0.1.0"))
-    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
-    world.index.add("whl/cpu", vision)
-    before = versions_in(venv)["torch"]
-    wrong = load_catalog().releases[0].torchvision
-    world.fill(venv, world.wheel("torchvision", f"{wrong}+cpu"))
-    said = install("--python", str(venv), *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
-    assert versions_in(venv)["torch"] == before
 
 
 @needs_linux
@@ -219,27 +183,6 @@ def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str])
 
 
 # --- what a package requires, what is beside torch -----------------------------------------------
-
-
-@needs_linux
-def test_a_package_leaves_torch_and_its_companions_byte_for_byte(
-    world: World, install: Install
-) -> None:
-    """numpy comes; an index that would have another torchvision changes nothing."""
-    vision = world.wheel("torchvision", "0.20.1", requires=("torch",))
-    audio = world.wheel("torchaudio", "2.5.1", requires=("torch",))
-    world.add_default("torchvision", "9.9", requires=("torch",))
-    world.add_default("torchaudio", "9.9", requires=("torch",))
-    world.add_default("numpy", "2.3.0")
-    venv = holding(world, FIRST, vision, audio)
-    site = next(venv.glob("lib/python*/site-packages"))
-    before = {name: state_of(site / name) for name in ("torch", "torchvision", "torchaudio")}
-    said = install("numpy", "--python", str(venv / "bin/python"), "--yes", "--no-verify")
-    assert said.exit == 0, said.err
-    assert {name: state_of(site / name) for name in before} == before
-    assert versions_in(venv)["numpy"] == "2.3.0"
-    held = versions_in(venv)
-    assert (held["torchvision"], held["torchaudio"]) == ("0.20.1", "2.5.1")
 
 
 # --- a build for AMD or Intel: what only torch's own index has comes from there -------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from index_server import Fault, build_wheel
-from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, state_of, versions_in
+from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, versions_in
 
 pytestmark = needs_linux
 
@@ -79,20 +79,6 @@ def test_a_project_that_somebody_planted_decides_no_index(
     assert world.index.asked_for("*/evil/*") == 0
 
 
-def test_a_file_in_the_working_folder_makes_uv_write_nothing(
-    world: World, install: Install
-) -> None:
-    venv, home = world.venv("env"), world.folder / "home"
-    (home / "requirements.txt").write_text("precious\n")
-    lines = 'output-file = "requirements.txt"\ntarget = "elsewhere"\ngenerate-hashes = true\n'
-    (home / "pyproject.toml").write_text(f"[tool.uv.pip]\n{lines}")
-    before = state_of(home)
-    done = install("--python", str(venv), *WANTED)
-    assert done.exit == 0, done.err
-    assert state_of(home) == before
-    assert {"torch", "filelock", "typing-extensions"} <= versions_in(venv).keys()
-
-
 def test_an_index_of_the_folder_counts_and_its_files_are_shown(
     world: World, install: Install
 ) -> None:
@@ -132,17 +118,6 @@ def test_a_setting_of_uv_fails_no_installation(
     assert versions_in(Path("env")).keys() >= {"torch", "filelock", "typing-extensions"}
     assert not (world.folder / "home/elsewhere").exists()
     assert not Path("must-not-be.txt").exists()
-
-
-@pytest.mark.parametrize("way", ["UV_CONSTRAINT", "UV_OVERRIDE"])
-def test_constraints_and_overrides_of_the_person_count(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    (world.folder / "limits.txt").write_text("typing-extensions<4.10  # old\n")
-    monkeypatch.setenv(way, str(world.folder / "limits.txt"))
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
 
 
 # --- where a package came from --------------------------------------------------------------------

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -94,9 +92,7 @@ def test_packages_are_answered_by_the_table_without_asking_anybody() -> None:
     "fields, said",
     [
         ({"gpu": "RTX 9999", "os": "linux"}, "RTX 9999"),
-        ({"gpu": "--output", "os": "linux"}, "gpu"),
         ({"os": "linux", "driver": "x"}, "driver"),
-        ({"os": "linux", "packages": "--explain"}, "explain"),
         ({"os": "linux", "machine": "x86_64", "packages": "vllm;rm -rf"}, "vllm"),
     ],
 )
@@ -126,15 +122,10 @@ def bomb() -> str:
     "fragment, said",
     [
         ("", "none of this page"),
-        ("abc", "none of this page"),
-        ("1.", "carries no machine"),
         ("2.abcd", "another version of this page"),
         ("1.!!!!", "is damaged"),
-        ("1.AAAA", "is damaged"),
-        ("1.é", "is damaged"),
         (page_answers.packed(dump_snapshot(machine_named("wsl2")))[:-9], "is damaged"),
         (page_answers.packed('{"schema":"x"}'), "is not a snapshot"),
-        (page_answers.packed("[1]"), "cannot be read"),
         ("1." + "A" * 2_000_000, "more than 1 MiB"),
         (bomb(), "larger than 8 MiB"),
     ],
@@ -235,26 +226,3 @@ def test_the_page_names_no_other_server_and_sets_no_markup(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.findall(r"https?://", text)
     assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
-
-
-@pytest.mark.slow
-def test_the_page_in_a_real_browser() -> None:
-    """`scripts/check_page.py`, with the browser, npm and playwright here."""
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("playwright is not installed: `pip install playwright`")
-    browsers = script("check_page").CHROMIUMS
-    if not any(map(shutil.which, browsers)):
-        pytest.skip("no Chromium is on PATH")
-    if not shutil.which("npm"):
-        pytest.skip("npm is not on PATH: it fetches Python for WebAssembly")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "check_page.py")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    if "npm pack" in done.stderr or "pip download" in done.stderr:
-        pytest.skip(f"what the page needs cannot be fetched: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "none to elsewhere" in done.stdout and "answers without a network" in done.stdout
