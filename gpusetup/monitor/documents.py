@@ -97,8 +97,6 @@ class TreeSample(Frozen):
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
     """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
-    runnable_processes: Count = None
-    """The number of processes that run or wait for a core (state R)."""
     gpu_processes: Count = None
     """The number of processes that use a watched GPU; in a distributed job these are the ranks."""
 

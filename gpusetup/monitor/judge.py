@@ -235,9 +235,6 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         evidence = f"{words}: it is {shared}; each may get only a part of its time"
         return Judgement("bursty", "one-reading", evidence, ("see-whose-they-are",), subject)
     if picture.use != "good":
-        uneven = subject and uneven_reading(run, subject)
-        if uneven:
-            return uneven
         words += f", and {link}" if link else ""
         evidence = f"{words}: one reading shows how much it works, not why"
         steps = ("check-the-slot", "watch-the-command")
@@ -248,36 +245,34 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     return Judgement("good", "", f"{words}{end}")
 
 
-def resting_reading(run: WatchedRun) -> Judgement | None:
-    """The verdict on a single reading in which a GPU rests with about as much memory in use as a
-    busy one of its model and programs: its rank may have stopped; None if none does."""
+def uneven_reading(run: WatchedRun) -> Judgement | None:
+    """The verdict on a single reading in which a GPU works much less than one of its model with the
+    same programs, as a rank whose others wait for it, or beside the first GPU of DataParallel; None
+    if none does."""
     if not run.is_reading:
         return None
-    for gpu, one in permutations(filter(run.held, run.gpus), 2):
+    for less, more in permutations(filter(run.held, run.gpus), 2):
+        difference = or_zero(more.utilization) - or_zero(less.utilization)
         # The uses first: a file may name hundreds of GPUs, and comparing their programs is slow.
-        if not (below(gpu.utilization, marks.IDLE) and at_least(one.utilization, marks.BUSY)):
+        if difference < marks.USE_DIFFERENCE:
             continue
-        memory = abs(or_zero(gpu.memory.p95) - or_zero(one.memory.p95))
-        if (gpu.name, gpu.programs) == (one.name, one.programs) and memory <= marks.ALIKE:
-            words = f"GPU {gpu.label} did nothing, with as much memory in use as GPU {one.label}"
-            words += ", which looked busy: look again; if it stays so, the others wait for its rank"
-            subject = Subject(run, gpu, Work(gpu.rows))
+        if (less.name, less.programs) != (more.name, more.programs):
+            continue
+        more_memory = or_zero(more.memory.p95) - or_zero(less.memory.p95)
+        subject = Subject(run, less, Work(less.rows))
+        rests = below(less.utilization, marks.IDLE) and at_least(more.utilization, marks.BUSY)
+        if rests and abs(more_memory) <= marks.ALIKE:
+            words = (
+                f"GPU {less.label} did nothing, with as much memory in use as GPU {more.label}, "
+                "which looked busy: look again; if it stays so, the others wait for its rank"
+            )
             return Judgement("uneven", "one-reading", words, ("see-where-it-waits",), subject)
-    return None
-
-
-def uneven_reading(run: WatchedRun, subject: Subject) -> Judgement | None:
-    """The verdict on a single reading in which one GPU of a job works much more than this one and
-    holds much more memory, as the first one does with DataParallel; None if none does. Without
-    the memory, it may be chance."""
-    for gpu in run.team(subject.gpu):
-        use = or_zero(gpu.utilization) - or_zero(subject.gpu.utilization)
-        memory = or_zero(gpu.memory.p95) - or_zero(subject.gpu.memory.p95)
-        if min(use, memory) >= marks.USE_DIFFERENCE:
+        # With the same memory, different uses at one moment may be chance.
+        if not rests and more_memory >= marks.USE_DIFFERENCE:
             words = " and ".join(
-                f"GPU {one.label} worked {one.utilization:.0f} % with {one.memory.p95:.0f} % of "
+                f"GPU {gpu.label} worked {gpu.utilization:.0f} % with {gpu.memory.p95:.0f} % of "
                 "its memory in use"
-                for one in (gpu, subject.gpu)
+                for gpu in (more, less)
             )
             return Judgement("uneven", "one-reading", words, ("balance-the-work",), subject)
     return None
@@ -387,7 +382,7 @@ def nothing_moves(work: Work) -> bool:
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
-    *(lost_gpu, faulty_memory, no_gpu, slowed_by_heat, resting_reading, one_reading),
+    *(lost_gpu, faulty_memory, no_gpu, slowed_by_heat, uneven_reading, one_reading),
     *(nothing_to_judge, idle, hang),
 )
 """Functions that are called in this order; the first verdict that is not None counts."""

@@ -19,18 +19,14 @@ from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
-BASIC_FIELDS: tuple[str, ...] = (
+FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
-)
-"""Fields that every driver of the last ten years knows."""
-FIELDS: tuple[str, ...] = (
-    *BASIC_FIELDS,
     *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
     *("pcie.link.gen.current", "pcie.link.width.current"),
 )
-"""Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
-whole query."""
+"""Fields that every driver for a supported torch knows, because nvidia-smi rejects a query with an
+unknown one."""
 ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 LONGEST_REASON = 200
@@ -40,19 +36,14 @@ LONGEST_REASON = 200
 def open_nvidia_smi(interval: float) -> Machine:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     system = System()
-    try:
-        first, fields = smi_gpus(system, FIELDS), FIELDS
-    except SourceEnded:
-        # An old driver rejects fields that it does not know.
-        first, fields = smi_gpus(system, BASIC_FIELDS), BASIC_FIELDS
-    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, fields))
-    source.first = source.sample_of(first)
+    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system))
+    source.first = source.sample_of(smi_gpus(system))
     return source
 
 
-def smi_gpus(system: System, fields: tuple[str, ...]) -> tuple[GpuSample, ...]:
+def smi_gpus(system: System) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
-    answer = asked(system, fields, "csv", ANSWER_SECONDS)
+    answer = asked(system, FIELDS, "csv", ANSWER_SECONDS)
     if answer is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]

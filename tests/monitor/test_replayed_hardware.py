@@ -124,7 +124,6 @@ NARROW = """\
                 Current                   : 1x
 """
 FAULTY, SLOT = "faulty/memory-errors reset-the-gpu", "check-the-slot"
-CLOCKS = "pwr gtemp sm mem pclk"
 
 
 @each(
@@ -138,8 +137,6 @@ CLOCKS = "pwr gtemp sm mem pclk"
         (report(97, more=NARROW), f"good/ {SLOT}", "width 1x of 16x)"),
         (report(45, more=NARROW), f"bursty/one-reading {SLOT}", "width 1x of 16x)"),
         (report(0, more=NARROW), "idle/one-reading watch-the-command", ""),
-        (dmon(CLOCKS, [["300 60 97 40 1700", "210 60 97 40 900", "300 60 97 40 1710"]] * 60),
-         "throttled/low clocks unlock-the-clocks", "(900 MHz, its peers: 1700 MHz)"),
     ],
 )  # fmt: skip
 def test_what_a_card_or_its_link_lacks_is_named(
