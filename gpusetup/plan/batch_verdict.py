@@ -124,10 +124,10 @@ def _job_of(
     return job_of(question, shape, place), Recipe(sp=question.sp or 1)
 
 
-def ways_to_fit(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
+def ways_to_fit(config: Config, place: Place) -> tuple[str, ...]:
     """Short phrases that name what would make a batch of one sequence per GPU fit, according to
     plan; empty if nothing would."""
-    job, _ = _job_of(question_of(config), 1, place, True, accumulate)
+    job, _ = _job_of(question_of(config), 1, place, True, None)
     decision = decide(job, replace(place, predict=True))
     if decision.fits:
         return (f"the recipe {decision.recipe} of `gpusetup plan`",)

@@ -11,12 +11,6 @@ from gpusetup.plan.place import Place
 from gpusetup.tune.case import ConfigCase, label
 
 BY_PLAN = "`gpusetup plan --from-config`"
-PREFERENCE = frozenset((
-    "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
-    "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
-    "num_generations_per_prompt",
-))  # fmt: skip
-"""Keys of preference or reinforcement training, whose method plan may not know."""
 MOST_WAYS = 3
 
 
@@ -36,13 +30,6 @@ def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVe
     try:
         from_config = question_of(config)
         question = from_config.question
-        preference_names = sorted(names_in(config.settings) & PREFERENCE)
-        # If plan recognises the method, it counts the additional models.
-        if preference_names and question.rl is None:
-            return (
-                f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
-                "pairs, reference model and generations plan does not count"
-            )
         if question.model is None and question.params is None:
             return "it names no model that plan knows"
         if steps is None and from_config.per_gpu is None:
@@ -78,9 +65,9 @@ def cannot_fit(case: ConfigCase) -> str | None:
         return None
 
 
-def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
+def how_to_fit(config: Config, card: Place) -> str:
     """A sentence with up to three ways to make one sample fit, those that save most first."""
-    ways = ways_to_fit(config, card, steps)[:MOST_WAYS]
+    ways = ways_to_fit(config, card)[:MOST_WAYS]
     if not ways:
         return f"{BY_PLAN} says what saves most"
     return f"The model fits with one of these: {'; '.join(ways)}"
