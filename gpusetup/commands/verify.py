@@ -27,14 +27,14 @@ __all__ = ["EXAMPLES", "SUMMARY", "Question", "ask_from_python", "run"]
 
 _PARSER = ArgumentParser(add_help=False)
 add_options(_PARSER)
-_ACTIONS = {action.option_strings[0]: action for action in _PARSER._actions}
+_ACTIONS: dict[str, Any] = {action.option_strings[0]: action for action in _PARSER._actions}
 """The options of `python -m gpusetup.verify` by flag, read from its parser."""
 
 
 def _as_in_child(flag: str) -> Any:
     """An option that is defined as in verify's own parser."""
     action = _ACTIONS[flag]
-    help_text = str(action.help)
+    help_text = action.help
     if action.nargs == 0:
         return switch(help_text, flag)
     if action.nargs == "+":
