@@ -139,9 +139,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
         "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
         "resolver-conflict", "package-not-found", "build-isolation-no-torch",
-        "cuda-toolkit-mismatch-extension-build", "cuda-home-unset", "cuda-toolkit-missing",
-        "compiler-too-new", "compiler-missing", "ninja-missing", "build-without-gpu",
-        "cxx-standard-too-old",
+        "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
+        "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",

@@ -100,9 +100,9 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("compiler-too-new", "/opt/cuda/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! gcc versions later than 9 are not supported!"),
     # --- compiled parts: missing, not built, too old
     ("extension-not-built", "    ext = importlib.import_module('mmcv.' + name)\nModuleNotFoundError: No module named 'mmcv._ext'"),
-    ("build-without-gpu", '  File "/srv/torch/utils/cpp_extension.py", line 1951, in _get_cuda_arch_flags\n    arch_list[-1] += \'+PTX\'\nIndexError: list index out of range'),
+    ("extension-not-built", '  File "/srv/torch/utils/cpp_extension.py", line 1951, in _get_cuda_arch_flags\n    arch_list[-1] += \'+PTX\'\nIndexError: list index out of range'),
     ("cxx-standard-too-old", "src/nms_cuda.cpp:3:10: fatal error: THC/THC.h: No such file or directory"),
-    ("ninja-missing", "RuntimeError: Ninja is required to load C++ extensions"),
+    ("compiler-missing", "RuntimeError: Ninja is required to load C++ extensions"),
     ("cxx-standard-too-old", "/srv/torch/include/ATen/ATen.h:4:2: error: #error C++17 or later compatible compiler is required to use ATen."),
     ("gpu-too-old-for-flash-attention", "RuntimeError: FlashAttention only supports Ampere GPUs or newer."),
     ("no-kernel-image", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid"),
