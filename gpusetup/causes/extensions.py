@@ -378,7 +378,7 @@ CAUSES = (
     ),
     Cause(
         "extension-not-built",
-        refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "source-checkout-imported"),),
+        refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "module-shadowed"),),
         title="The compiled part of {module} is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
         "variant without compiled operators is installed.",

@@ -119,7 +119,6 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("nccl-p2p-failure", "RuntimeError: CUDA error: peer access is not supported between these two devices"),
     # --- other makers, nothing to use
     ("windows-path-too-long", "ninja: error: Stat(C:/Users/me/AppData/Local/Temp/build/flash_api.obj): Filename longer than 260 characters"),
-    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
     ("uvm-missing", "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/5.15.0-113-generic"),
     ("hybrid-gpu-off", "$ envycontrol --query\nintegrated"),
     ("container-cdi-unresolvable", "Error: setting up CDI devices: unresolvable CDI devices [nvidia.com/gpu=0](http://nvidia.com/gpu=0)"),
