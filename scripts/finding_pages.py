@@ -48,7 +48,7 @@ SEEN = {
 BUILDS = "A package does not compile"
 DISTRIBUTED = "Several GPUs"
 WITHOUT_COMMANDS = (
-    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-not-mapped",
+    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-missing",
     "nccl-shm-error",
 )  # fmt: skip
 """Doctor's commands for them depend on which message was printed, so they are not a page's."""

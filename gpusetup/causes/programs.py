@@ -253,7 +253,7 @@ CAUSES = (
                 "program's project with the whole output",
             ),
         ),
-        formerly=("torch-internal-error", "torch-release-regressed", "worker-cannot-pickle"),
+        formerly=("torch-internal-error", "torch-release-regressed", "worker-cannot-pickle", "torch-lacks-device", "port-in-use"),
     ),
     Cause(
         "cuda-fork-reinit",

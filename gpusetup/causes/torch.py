@@ -262,22 +262,6 @@ CAUSES = (
         symptom=True,
     ),
     Cause(
-        "torch-lacks-device",
-        certain_if=proofs.message_states_it,
-        title='The installed torch is too old for the device "{device}"',
-        plain="The installed torch is too old for the mps or xpu device",
-        means="torch has the mps device since 1.12, the torch.mps module since 2.1, and torch.xpu "
-        "since 2.3. A package may look for it on every machine.",
-        text="Install a newer torch of the same kind, or an older release of the package in the "
-        "traceback. You do not need a build for another GPU",
-        # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
-        explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
-        says=(
-            says(r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b", example="RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu " "device type at start of device string: mps"),
-            says(r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]", example="AttributeError: module 'torch' has no attribute 'xpu'"),
-        ),
-    ),
-    Cause(
         "torch-cpu-build",
         cases=(
             Message(

@@ -158,7 +158,7 @@ NO_FAILURES = frozenset(
     "torch-only-named torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
     "device-node-missing rocm-lists-gpu rock-loaded "
     "packaged-program environment-owner host-of-a-lender gpu-in-use names-failure "
-    "requirement-broken capability-warning gpu-computes hosted-notebook gpu-image "
+    "companion-torch-mismatch capability-warning gpu-computes hosted-notebook gpu-image "
     "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
     "trainer-named bare-yes gpu-unused ran-alone "
     "remedy-tried "

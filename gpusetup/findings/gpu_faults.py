@@ -291,7 +291,7 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
         if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
     ]
     if failed:
-        yield of_gpus(context, "fabric-unhealthy", failed, "fabric_status")
+        yield of_gpus(context, "nvlink-degraded", failed, "fabric_status", fabric="unhealthy")
 
 
 RULES = (
