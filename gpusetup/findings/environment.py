@@ -73,7 +73,7 @@ def torch_itself(context: RuleContext) -> Findings:
     # What fails to load with Intel's extension is the extension's, which `intel-gpu` replaces.
     if torch.import_error and not intels_extension_fails(context):
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
-    if torch.version and numpy and not takes_numpy(torch.version, numpy.version, context.catalog):
+    if torch.version and numpy and not takes_numpy(torch.version, numpy.version):
         versions = f"torch {torch.version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.
