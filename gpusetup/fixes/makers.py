@@ -24,13 +24,13 @@ from gpusetup.accelerators.amd import (
     SERVED_CARDS,
     WINDOWS_TARGETS,
     WSL_TARGETS,
+    amd_name,
     device_extras,
     gfx_of,
     has_kernels,
 )
-from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
-from gpusetup.accelerators.intel import device_has_xpu
+from gpusetup.accelerators.intel import name_with_xpu
 from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.catalog.builds import index_url
@@ -257,8 +257,8 @@ def board_of(context: RuleContext) -> tuple[str, str | None]:
         if target := gfx_of(name):
             return name, target
     for event in events(context, "rocm-lists-gpu"):
-        if device := amd_device(event.values.get("chip")):
-            return device.name, device.target
+        if name := amd_name(event.values.get("chip")) or "":
+            return name, gfx_of(name)
     return "This GPU", None
 
 
@@ -269,7 +269,7 @@ def names_gpu_with_xpu(context: RuleContext) -> bool:
     if any(maker_named(name) is INTEL and has_xpu(name) for name in names):
         return True
     return any(
-        device.vendor == INTEL.id and device_has_xpu(device.device_id, device.name)
+        device.vendor == INTEL.id and name_with_xpu(device.device_id, device.name)
         for device in context.snapshot.pci_devices or ()
     )
 
