@@ -29,12 +29,6 @@ class Generation(Frozen):
     capability: Capability
 
 
-class Switched(Frozen):
-    """GPUs that are also sold on boards with NVSwitch, identified by a part of their name."""
-
-    part: str
-
-
 class Integrated(Frozen):
     """The integrated GPU of a Jetson chip."""
 
@@ -44,8 +38,6 @@ class Integrated(Frozen):
     desktop_from: str | None = None
     """The CUDA version from which on this GPU can run kernels for other GPUs of its major version.
     """
-    was: Capability | None = None
-    """The number that this compute capability had before it was renamed."""
 
 
 class JetPack(Frozen):
@@ -63,17 +55,6 @@ class JetPack(Frozen):
     """The GPUs that torch's aarch64 wheels support under this JetPack."""
 
 
-class DriverBranch(Frozen):
-    """The driver branch to install."""
-
-    branch: int
-
-
-class Repository(Frozen):
-    """A distribution and those of its releases for which NVIDIA's repository has a folder."""
-
-    id: str
-    releases: str
 
 
 class Extension(Frozen):
@@ -93,14 +74,14 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 
 @cache
-def _document() -> dict[str, Any]:
+def _tables() -> dict[str, Any]:
     return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
     name = kind.__name__
-    rows = _document()[name]["rows"]
+    rows = _tables()[name]["rows"]
     return tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
 
 
@@ -125,12 +106,6 @@ def pci_name(device_id: str | None) -> str | None:
     return None
 
 
-@cache
-def driver_branch() -> int:
-    """The driver branch to install, which has long-term support."""
-    return facts(DriverBranch)[0].branch
-
-
 def generation_of(device_id: str | None) -> Capability | None:
     """The lowest compute capability of a GPU's generation, from its PCI device id; None if unknown.
 
@@ -147,15 +122,6 @@ def generation_of(device_id: str | None) -> Capability | None:
     return next((row.capability for row in rows), None)
 
 
-def switched(name: str) -> bool:
-    """Whether a GPU is sold on boards with NVSwitch.
-
-    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
-    (True, False)
-    """
-    return any(row.part in name for row in facts(Switched))
-
-
 def extension(name: str) -> Extension:
     """The row for a package; an empty row if the table does not contain the package."""
     return next((row for row in facts(Extension) if row.name == name), Extension(name=name))
@@ -165,8 +131,3 @@ def extension(name: str) -> Extension:
 def extension_modules() -> Mapping[str, str]:
     """Maps each compiled module to the package that it belongs to."""
     return {module: row.name for row in facts(Extension) for module in row.modules}
-
-
-def has_repository(id: str, release: str) -> bool:
-    """Whether NVIDIA's own repository has a folder for a distribution's release."""
-    return any(row.id == id and release in row.releases.split() for row in facts(Repository))

@@ -37,14 +37,13 @@ def _as_chosen(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=commands, alternatives=paste.by_hand(context))
 
 
-def good_python(context: RuleContext) -> str:
-    """The Python release for which nearly every package has wheels, such as "3.12"."""
-    return context.catalog.milestone("usual python")
+USUAL_PYTHON = "3.12"
+"""The Python release for which nearly every package has wheels."""
 
 
 def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
     """Create an environment with a Python for which torch has wheels, and install torch there."""
-    python = good_python(context)
+    python = USUAL_PYTHON
     installed_python = context.snapshot.python.version or ""
     # If this release is already installed, uv would use the installed Python again, for which there
     # are no wheels (a 32-bit Python, for example). So request the next release.

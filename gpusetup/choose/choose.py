@@ -66,7 +66,7 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
             note = "gpusetup asks no index for other packages: install them last"
             choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
     # Packages that come with torch must work with it. doctor uses the same table.
-    numpy = numpy_beside(choice.build.torch, catalog) if choice.build else None
+    numpy = numpy_beside(choice.build.torch) if choice.build else None
     return replace(choice, limits=(numpy,)) if numpy else choice
 
 

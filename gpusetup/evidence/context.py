@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on, other_maker
-from gpusetup.catalog.kernels import served_by_codes
+from gpusetup.catalog.kernels import served_by
 from gpusetup.choose.choice import Choice
 from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
@@ -337,7 +337,7 @@ def serving(context: RuleContext, gpu: Gpu) -> str | None:
         return None
     cuda = cuda_needed(torch)
     driver_cuda = context.driver.cuda or cuda
-    return served_by_codes(torch.kernels, gpu.compute_capability, cuda, driver_cuda)
+    return served_by(torch.kernels, gpu.compute_capability, cuda, driver_cuda)
 
 
 def cuda_needed(torch: Torch) -> str | None:

@@ -71,7 +71,7 @@ def torch_itself(context: RuleContext) -> Findings:
         yield seen(context, "mixed-conda-pip", "packages", versions)
     if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
-    if torch.version and numpy and not takes_numpy(torch.version, numpy.version, context.catalog):
+    if torch.version and numpy and not takes_numpy(torch.version, numpy.version):
         versions = f"torch {torch.version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.

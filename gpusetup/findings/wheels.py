@@ -8,7 +8,7 @@ from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.causes.wheels import good_python
+from gpusetup.causes.wheels import USUAL_PYTHON
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.findings.message_rules import finding
@@ -144,7 +144,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     torch = torch_of(context.catalog, name, exact)
     if torch is None and context.snapshot.python.version and context.choice.build:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    python = good_python(context)
+    python = USUAL_PYTHON
     if torch:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.facts import driver_branch, generation_of, has_repository
+from gpusetup.catalog.facts import generation_of
 from gpusetup.evidence.command_values import is_a_kernel
 from gpusetup.evidence.context import (
     RuleContext,
@@ -29,6 +29,14 @@ from gpusetup.model.machine import Gpu, Os
 from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 
+LONG_TERM_BRANCH = 580
+"""The driver branch with long-term support: it supports Maxwell to Blackwell and CUDA 13."""
+REPOSITORIES = {
+    "ubuntu": ("2204", "2404", "2604"),
+    "debian": ("12", "13"),
+    "rhel": ("8", "9", "10"),
+}
+"""A distribution -> the releases for which NVIDIA's own repository has a folder."""
 OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
 ONLY_OPEN_FROM = Capability(10, 0)
@@ -110,7 +118,7 @@ def cuda_repository(os: Os) -> Lines:
         system = "rhel"
     elif system == "ubuntu":
         release = (os.version or "").replace(".", "")
-    if system not in ("ubuntu", "debian", "rhel") or not has_repository(system, release):
+    if release not in REPOSITORIES.get(system, ()):
         return ()
     # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
     machine = "sbsa" if os.machine == "aarch64" else "x86_64"
@@ -158,7 +166,7 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
     catalog, here = context.catalog, known_gpus(context)
     capabilities = [gpu.compute_capability for gpu in here if gpu.compute_capability]
     last = min(filter(None, map(catalog.last_branch, capabilities)), default=None)
-    branch = max(driver_branch(), branch_of(floor))
+    branch = max(LONG_TERM_BRANCH, branch_of(floor))
     return DriverRequest(
         # A newer branch than the last one would not support the oldest of the GPUs.
         branch=branch if last is None else min(branch, last),

@@ -23,7 +23,7 @@ from gpusetup.accelerators.amd import (
     has_kernels,
 )
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
-from gpusetup.accelerators.intel import device_has_xpu
+from gpusetup.accelerators.intel import name_with_xpu
 from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.catalog.builds import index_url
@@ -156,7 +156,7 @@ def names_gpu_with_xpu(context: RuleContext) -> bool:
     if any(maker_named(name) is INTEL and has_xpu(name) for name in names):
         return True
     return any(
-        device.vendor == INTEL.id and device_has_xpu(device.device_id, device.name)
+        device.vendor == INTEL.id and name_with_xpu(device.device_id, device.name)
         for device in context.snapshot.pci_devices or ()
     )
 
