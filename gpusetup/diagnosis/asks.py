@@ -13,7 +13,6 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.installed import vendors_of
-from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     driver_answers,
     events,
@@ -24,7 +23,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import is_beside_torch, program_of
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
