@@ -22,11 +22,6 @@ class PciName(Frozen):
     ids: str
 
 
-class Generation(Frozen):
-    """GPUs with a PCI device id of `from_id` or higher have at least this compute capability."""
-
-    from_id: str
-    capability: Capability
 
 
 class Integrated(Frozen):
@@ -106,20 +101,6 @@ def pci_name(device_id: str | None) -> str | None:
     return None
 
 
-def generation_of(device_id: str | None) -> Capability | None:
-    """The lowest compute capability of a GPU's generation, from its PCI device id; None if unknown.
-
-    >>> generation_of("1b06"), generation_of("2684"), generation_of("2b85"), generation_of("?")
-    (Capability(5, 0), Capability(7, 5), Capability(10, 0), None)
-    """
-    try:
-        number = int(device_id or "", 16)
-    except ValueError:
-        return None
-    # Newer NVIDIA GPUs have higher ids. The rows begin with the newest generation, so the first
-    # match is the right one.
-    rows = (row for row in facts(Generation) if number >= int(row.from_id, 16))
-    return next((row.capability for row in rows), None)
 
 
 def extension(name: str) -> Extension:

@@ -33,7 +33,7 @@ from gpusetup.model.shell import Line, Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
-ANOTHER_CUDA = "cuda|cudnn|nccl"
+ANOTHER_CUDA = ("cuda", "cudnn", "nccl")
 """Words in the names of folders with libraries that torch's wheel already includes."""
 
 
@@ -45,8 +45,7 @@ def _without_others(context: RuleContext) -> Lines:
         folder = conflict.values.get("folder")
         if folder:
             folders[folder] = None
-    pattern = paste.folder_pattern(*folders) if folders else ANOTHER_CUDA
-    return paste.without_folders(context, pattern)
+    return paste.without_folders(context, *(folders or ANOTHER_CUDA))
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:

@@ -55,7 +55,9 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
     install = paste.install_torch(context)
     if context.choice.build:
-        install = replace(install, commands=paste.install_commands(context, torch_removed=True))
+        # Once torch is removed, `install` does not see which release was there.
+        again = paste.gpusetup(context, "--torch", context.choice.build.torch)
+        install = replace(install, commands=(again,))
     return replace(
         install,
         text=f"Remove every installed torch. {install.text}",

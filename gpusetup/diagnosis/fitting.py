@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     events,
     in_container,
@@ -20,7 +19,7 @@ from gpusetup.evidence.context import (
     on,
     package,
 )
-from gpusetup.evidence.places import IN_KUBERNETES
+from gpusetup.evidence.places import IN_KUBERNETES, program_of
 from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
@@ -311,6 +310,8 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
 
 
+IN_WINDOWS = "the Windows settings (System, Environment Variables)"
+PROFILES = {"linux": "~/.bashrc", "macos": "~/.zshrc", "windows": IN_WINDOWS}
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
@@ -322,19 +323,11 @@ def _kept_variables(context: RuleContext, fix: Fix) -> str:
     """How to change the variables of a fix for longer than one shell; "" if it changes none."""
     kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     variables = dict(filter(None, map(variable_changed, kept)))
-    if not variables or fix.needs_reboot:
+    if not variables:
         return ""
-    profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
-    in_windows = "the Windows settings (System, Environment Variables)"
-    where = in_windows if on(context, "windows") else profile
-    if context.os.family is None:
-        where = f"{profile} (on Windows, {in_windows})"
-    removes = all(variables.values())
-    way = f"delete its line in {where}" if removes else f"add the `export` line to {where}"
-    if on(context, "windows"):
-        way = f"change it in {where}"
+    verb = "remove" if all(variables.values()) else "set"
+    where = PROFILES.get(context.os.family or "", f"~/.bashrc (on Windows, {IN_WINDOWS})")
     return (
-        f"to {'remove' if removes else 'set'} {' and '.join(variables)} "
-        f"permanently, {way}, then open a new shell. A command changes variables "
-        "only in the shell in which you run it"
+        f"to {verb} {' and '.join(variables)} permanently and not for this shell only, change it "
+        f"in {where}, then open a new shell"
     )
