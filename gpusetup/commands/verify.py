@@ -33,7 +33,7 @@ _ACTIONS = {action.option_strings[0]: action for action in _PARSER._actions}
 
 def _as_in_child(flag: str) -> Any:
     """An option that is defined as in verify's own parser."""
-    action = _ACTIONS[flag]
+    action: Any = _ACTIONS[flag]
     help_text = str(action.help)
     if action.nargs == 0:
         return switch(help_text, flag)

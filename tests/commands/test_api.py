@@ -175,13 +175,6 @@ def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], objec
         ask()
 
 
-def test_a_time_limit_may_be_a_number() -> None:
-    assert api.diagnose("healthy", timeout=60).cause == "ok"
-    # The shortest limit is a tenth of a second.
-    with pytest.raises(api.UsageError):
-        api.diagnose("healthy", timeout=0.01)
-
-
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> object:
         raise KeyError("inner")
