@@ -34,7 +34,8 @@ class Recording(ExitStack):
         self._file = sys.stdout
         if name := self.out.output:
             with blocked_by_files(f"Cannot write {name}", "name another `--output`"):
-                self._file = self.enter_context(Path(name).open("w", encoding="utf-8", newline=""))
+                file = Path(name).open("w", encoding="utf-8", newline="")  # noqa: SIM115
+            self._file = self.enter_context(file)
 
     @contextmanager
     def live(self) -> Iterator[None]:
