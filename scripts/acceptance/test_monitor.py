@@ -12,15 +12,13 @@ from acceptance.conftest import Work
 
 MOST_PERCENT_OF_A_CORE = 5.0
 LOADS = str(Path(__file__).with_name("loads.py"))
-ON_A_CPU = ("input-starved", "launch-bound")
-KINDS = (*ON_A_CPU, "memory-bound", "memory-tight", "good", "idle")
+KINDS = ("input-starved", "launch-bound", "memory-bound", "memory-tight", "good", "idle")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.card] * (n not in ON_A_CPU)) for n in KINDS]
-)
+@pytest.mark.card
+@pytest.mark.parametrize("name", KINDS)
 def test_the_verdict_is_the_kind_of_the_workload(work: Work, name: str) -> None:
-    command = (sys.executable, LOADS, name, "6" if work.on_card else "3", work.device)
+    command = (sys.executable, LOADS, name, "6")
     said = work.gpusetup("monitor", "--json", "--interval", "0.5", "--", *command)
     verdict = said.document.get("verdict")
     if verdict is None:
