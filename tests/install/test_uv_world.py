@@ -192,14 +192,6 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
 # --- answers of any length, and mirrors that lack a release ---------------------------------------
 
 
-def test_a_message_of_any_length_ends_with_short_lines(world: World, install: Install) -> None:
-    word = "filelock" + ",".join(f"!=1.{number}" for number in range(4_000))
-    world.add_default("mine", "1.0", requires=(word, f"typing-extensions[{'a' * 20_000}]>=99"))
-    said = install("--venv", "env", *WANTED, "mine")
-    assert said.exit in (1, 3) and not Path("env").exists()
-    assert max(map(len, said.err.split("\n"))) < 1_000
-
-
 def test_a_range_gets_the_newest_torch_that_the_mirror_has(world: World, install: Install) -> None:
     said = install("--venv", "env", "--torch", f">={TORCH},<3", *WANTED[2:])
     assert said.exit == 0, said.err

@@ -18,10 +18,3 @@ def test_no_picture_is_stale_large_or_fetches() -> None:
     argv = [sys.executable, str(ROOT / "scripts/pictures.py"), "--check"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout
-
-
-def test_every_picture_stands_on_a_page() -> None:
-    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    for picture in DRAWN.glob("*.svg"):
-        assert f"pictures/{picture.name}" in text, picture.name
