@@ -298,8 +298,8 @@ class Wheel(Frozen):
     @property
     def host(self) -> str:
         """The host of the wheel's URL, without a login; "" for a file on disk."""
-        _, _, host = urlsplit(self.url).netloc.rpartition("@")
-        return host
+        # A login may contain a `[`, with which `urlsplit` fails.
+        return urlsplit(split_login(self.url)[0]).netloc
 
 
 def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings) -> Wheel:

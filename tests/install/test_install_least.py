@@ -97,6 +97,7 @@ def test_torch_that_serves_is_unchanged_and_upgrade_takes_the_newest(
     assert (said.exit, said.answer["state"]) == (0, "unchanged"), said.err
     newest = said.answer["newest"]
     assert newest["torch"] != TORCH
+    assert newest["command"].endswith(f"--upgrade --index {world.index.index_root}")
     assert not world.index.asked
     world.add_torch(newest["backend"], newest["torch"])
     said = install("--python", str(venv), "--upgrade", *YES)
