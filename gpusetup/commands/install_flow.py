@@ -34,9 +34,9 @@ from gpusetup.install.target import (
     Target,
     distributions,
     family_of,
+    layout_of,
     layout_of_folder,
     must_create_venv,
-    read_target,
     versions,
 )
 from gpusetup.install.task import Task, check_environment, not_torchs_fault, refuse_unfit
@@ -224,7 +224,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         # A new environment is created from the Python that runs gpusetup.
         python, new_venv = sys.executable, question.venv
     machine = gather(out, python=python, need_target=True)
-    target = read_target(machine.python.executable, new_venv)
+    assert machine.python.executable is not None, "`need_target` ends without an interpreter"
+    target = Target(layout=layout_of(machine.python.executable), venv=new_venv)
     job = InstallJob(talk=out.talk)
     run = Run(question, out, job, machine, target)
     refuse_torch_of_conda(question, machine)

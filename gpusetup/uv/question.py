@@ -289,8 +289,6 @@ class Wheel(Frozen):
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
-    served_by: str | None = None
-    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
     index: str | None = None
     """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
     is_of_torch_index: bool = False

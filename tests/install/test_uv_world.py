@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from index_server import Fault, build_wheel
+from index_server import build_wheel
 from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, versions_in
 
 pytestmark = needs_linux
@@ -137,18 +137,6 @@ def test_the_plan_names_every_host_without_its_login(
     assert host in hosts and "localhost" in hosts
     assert f"your index: {host}" in " ".join(said.err.split())
     assert "geheim" not in said.err + said.out
-
-
-def test_the_host_that_a_file_is_redirected_to_is_shown(world: World, install: Install) -> None:
-    wheel = world.wheel("filelock", "3.20.0")
-    world.index.add("elsewhere", wheel)
-    there = f"http://127.1:{world.index.port}/elsewhere/filelock/{wheel.name}"
-    redirect = Fault(status=302, headers={"Location": there})
-    world.index.faults[f"/simple/filelock/{wheel.name}"] = redirect
-    said = install("--venv", "env", *WANTED, "--dry-run")
-    assert said.exit == 0, said.err
-    (hosts,) = [line for line in said.out.splitlines() if line.startswith("  hosts ")]
-    assert "127.1" in hosts
 
 
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(
