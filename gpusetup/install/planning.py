@@ -21,7 +21,6 @@ from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import (
-    BadInput,
     Blocked,
     GpuSetupError,
     ToolFailed,
@@ -37,7 +36,6 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.shell import own_line
-from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
 from gpusetup.uv.pages import Login, answered, new_session
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
@@ -125,8 +123,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
-    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
-    hosts += [urlsplit(index).netloc for index in indexes]
+    hosts = [*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes)]
     return Plan(
         target=target.prefix,
         torch_index=question.index,
@@ -291,31 +288,28 @@ def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wh
     if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
-            wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
+            wheels = [*pool.map(lambda one: with_size(one, login, silent, session), wheels)]
     return tuple(wheels)
 
 
-def as_served(
+def with_size(
     wheel: Wheel, login: Login | None, silent: set[str], session: Session | None = None
 ) -> Wheel:
-    """The wheel with what its server says of it: the host to which it redirects, and the size if
-    the index does not state it, as torch's own. What the server does not say stays unknown.
-    `silent` gets the hosts that do not answer, so that each is waited for once."""
-    if not wheel.url.startswith("http") or wheel.host in silent:
+    """The wheel with its size, for which its server is asked if the index does not state it, as
+    torch's own. What the server does not say stays unknown. `silent` gets the hosts that do not
+    answer, so that each is waited for once."""
+    if wheel.size_bytes is not None or not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
     login = login if wheel.is_of_torch_index else None
     try:
         with answered(wheel.url, login=login, method="HEAD", session=session) as answer:
-            host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
         silent.add(wheel.host)
         return wheel
-    size_bytes = wheel.size_bytes
     # A number of bytes fits into 64 bits.
-    if size_bytes is None and re.fullmatch(r"[0-9]{1,19}", length):
-        size_bytes = int(length)
-    return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
+    is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
+    return replace(wheel, size_bytes=int(length)) if is_size else wheel
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -346,13 +340,7 @@ def notes_of_target(target: Target) -> tuple[str, ...]:
     """A note on the environment of a uv project, which `uv sync` resets to its lock; empty for any
     other."""
     folder = Path(target.venv or target.layout.prefix).parent
-    try:
-        document = read_toml(str(folder / "pyproject.toml"))
-    except BadInput:
-        # uv does not sync the environment without a readable project file either.
-        document = {}
-    is_of_uv = "project" in document and "uv" in table(document, "tool")
-    if not is_of_uv and not (folder / "uv.lock").is_file():
+    if not (folder / "uv.lock").is_file():
         return ()
     return (
         f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "

@@ -22,6 +22,7 @@ from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.model.builds import Offer, TorchBuild
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import parsed
 
@@ -71,7 +72,7 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest build that fits, if its torch is newer than the one to be installed; otherwise
         None."""
-        offer = offer_of(self.choice)
+        offer = offer_of(self.choice, without_logins(self.root))
         # If packages limit torch's version, a newer torch would not work with them, so offer none.
         if offer is None or self.choice.notes_on_packages:
             return None

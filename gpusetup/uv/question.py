@@ -247,8 +247,6 @@ class Wheel(Frozen):
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
-    served_by: str | None = None
-    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
     index: str | None = None
     """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
     is_of_torch_index: bool = False
@@ -256,8 +254,8 @@ class Wheel(Frozen):
     @property
     def host(self) -> str:
         """The host of the wheel's URL, without a login; "" for a file on disk."""
-        _, _, host = urlsplit(self.url).netloc.rpartition("@")
-        return host
+        # A login may contain a `[`, with which `urlsplit` fails.
+        return urlsplit(split_login(self.url)[0]).netloc
 
 
 def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings) -> Wheel:

@@ -163,26 +163,6 @@ def test_what_has_no_wheel_is_left_out_and_named(ask: Ask) -> None:
     assert "No wheel for this machine: wordfold" in alone.err
 
 
-def test_a_project_is_not_failed_by_what_does_not_concern_torch(
-    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.txt").write_text("framesift\nnumpy==9.0\npillow==8.0\nabsent-here\n")
-    said = ask("-r", "requirements.txt", "--json")
-    assert said.exit == 0, said.err
-    assert {"torch", "framesift", "numpy"} <= versions(said).keys()
-    left = [note for note in said.answer["notes"] if "left to your installer" in note]
-    assert "pillow" in "".join(left) and "absent-here" in "".join(left)
-
-
-def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) -> None:
-    asked = len(world.index.asked)
-    table = ask("torchao", "--offline", "--json")
-    assert table.answer["packages"][-1]["limits"] == ">=0.17"
-    assert any("table of companions" in note for note in table.answer["notes"])
-    assert len(world.index.asked) == asked
-
-
 # --- installed together ---------------------------------------------------------------------------
 
 

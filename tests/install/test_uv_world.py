@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from index_server import Fault, build_wheel
+from index_server import build_wheel
 from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, versions_in
 
 pytestmark = needs_linux
@@ -139,18 +139,6 @@ def test_the_plan_names_every_host_without_its_login(
     assert "geheim" not in said.err + said.out
 
 
-def test_the_host_that_a_file_is_redirected_to_is_shown(world: World, install: Install) -> None:
-    wheel = world.wheel("filelock", "3.20.0")
-    world.index.add("elsewhere", wheel)
-    there = f"http://127.1:{world.index.port}/elsewhere/filelock/{wheel.name}"
-    redirect = Fault(status=302, headers={"Location": there})
-    world.index.faults[f"/simple/filelock/{wheel.name}"] = redirect
-    said = install("--venv", "env", *WANTED, "--dry-run")
-    assert said.exit == 0, said.err
-    (hosts,) = [line for line in said.out.splitlines() if line.startswith("  hosts ")]
-    assert "127.1" in hosts
-
-
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,14 +178,6 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
 
 
 # --- answers of any length, and mirrors that lack a release ---------------------------------------
-
-
-def test_a_message_of_any_length_ends_with_short_lines(world: World, install: Install) -> None:
-    word = "filelock" + ",".join(f"!=1.{number}" for number in range(4_000))
-    world.add_default("mine", "1.0", requires=(word, f"typing-extensions[{'a' * 20_000}]>=99"))
-    said = install("--venv", "env", *WANTED, "mine")
-    assert said.exit in (1, 3) and not Path("env").exists()
-    assert max(map(len, said.err.split("\n"))) < 1_000
 
 
 def test_a_range_gets_the_newest_torch_that_the_mirror_has(world: World, install: Install) -> None:
