@@ -259,17 +259,6 @@ class GpuRun:
         big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
         return sorted(big, key=lambda use: -(use.memory_bytes or 0))
 
-    @cached_property
-    def sharers(self) -> list[ProcessUse]:
-        """The processes from `big_holders` that may also compute on the GPU: all but those that are
-        known to have computed nothing in any sample."""
-        most: dict[int, float] = {}
-        for row in self.rows:
-            for use in row.gpu.processes or ():
-                if use.sm_percent is not None:
-                    most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
-        return [use for use in self.big_holders if most.get(use.pid, 100.0) > marks.QUIET]
-
     @property
     def only_draws(self) -> bool:
         """Whether the GPU has processes, and all of them only draw on a screen."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpusetup.monitor import marks
@@ -54,20 +53,11 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
 
 # --- the acceleration guide's advice --------------------------------------------------------------
 
-MIXED = re.compile(
-    r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
-    r"(?![= ](0|false|no|none)\b)",
-    re.I,
-)
-"""Words in a command line that switch mixed precision on."""
 STARVED = ("workers", "by-itself", "each-step")
 """Causes of an input-starved run against which more loader workers help."""
 has_room = Sign(
     # Unknown memory counts as empty.
     lambda subject: all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in subject.run.gpus)
-)
-has_no_mixed_precision = Sign(
-    lambda subject: MIXED.search(" ".join(subject.run.command or ())) is None
 )
 
 
@@ -90,6 +80,6 @@ def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     rows = (
         (LARGER_BATCH, launches and has_room(subject)),
         (MORE_WORKERS, loads and WORKERS_HELP(subject)),
-        (MIXED_PRECISION, launches and has_no_mixed_precision(subject)),
+        (MIXED_PRECISION, launches),
     )
     return tuple(text.format(workers=run.useful_workers) for text, fits in rows if fits)

@@ -8,6 +8,7 @@ Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from gpusetup.accelerators.makers import AMD
@@ -19,14 +20,18 @@ from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
-FIELDS = (
+BASIC_FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
+)
+"""Fields that every driver knows."""
+FIELDS = (
+    *BASIC_FIELDS,
     *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
     *("pcie.link.gen.current", "pcie.link.width.current"),
 )
-"""Fields that every driver for a supported torch knows, because nvidia-smi rejects a query with an
-unknown one."""
+"""Fields that are tried first: nvidia-smi rejects a whole query with a field that it does not know.
+"""
 ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 LONGEST_REASON = 200
@@ -36,14 +41,20 @@ LONGEST_REASON = 200
 def open_nvidia_smi(interval: float) -> Machine:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     system = System()
-    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system))
-    source.first = source.sample_of(smi_gpus(system))
+    fields = FIELDS
+    try:
+        first = smi_gpus(system, fields)
+    except SourceEnded:
+        fields = BASIC_FIELDS
+        first = smi_gpus(system, fields)
+    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, fields))
+    source.first = source.sample_of(first)
     return source
 
 
-def smi_gpus(system: System) -> tuple[GpuSample, ...]:
+def smi_gpus(system: System, fields: Sequence[str]) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
-    answer = asked(system, FIELDS, "csv", ANSWER_SECONDS)
+    answer = asked(system, fields, "csv", ANSWER_SECONDS)
     if answer is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]

@@ -110,7 +110,7 @@ used_by_others = Sign(
     lambda s: any(at_least(use.sm_percent, marks.USE_DIFFERENCE) for use in s.foreign_holders)
 )
 unknown_job = Sign(lambda s: s.run.command is None)
-shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.sharers) > 1)
+shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 
 
 # --- clocks ---------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def shown(
     return {**node, "answer": answer}, capsys.readouterr().out
 
 
-# --- the newest record that could see a fault counts ----------------------------------------------
+# --- the newest record counts ---------------------------------------------------------------------
 
 
 def test_a_newer_check_ends_what_an_older_snapshot_had(
@@ -66,15 +66,6 @@ def test_a_newer_check_ends_what_an_older_snapshot_had(
     assert (node["status"], node["findings"]) == ("ok", [])
     assert node["taken_at"] == hours_ago(1)
     assert "ecc-error" not in screen
-
-
-def test_what_only_a_snapshot_sees_is_not_ended_by_a_check(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cpu_torch = snapshot(hours_ago(9))
-    cpu_torch["torch"] = {"installed": True, "version": "2.11.0+cpu", "backend": "cpu"}
-    node, _ = shown(tmp_path, capsys, n1=cpu_torch, n1_check=check(hours_ago(1)))
-    assert node["status"] == "failed"
 
 
 # --- dates ----------------------------------------------------------------------------------------
