@@ -213,7 +213,10 @@ def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
         doubt = verdict if isinstance(verdict, str) else verdict.may_fit_because
         reason = f"{BY_PLAN} cannot judge this config: {doubt}; `{measuring(case)}` measures it"
     else:
-        reason = verdict.reason
+        reason = (
+            f"by `gpusetup plan` a batch of {split.size} needs {verdict.total_gib:.1f} of "
+            f"{verdict.capacity_gib:.1f} GiB"
+        )
         if verdict.verdict == "too much":
             reason += ", and no smaller batch is sure to fit"
         if verdict.verdict != "clear":

@@ -11,10 +11,11 @@ from each_row import each
 from machines_named import machine_named
 
 from gpusetup.configs.config import edited, read_config
-from gpusetup.plan.batch_verdict import batch_verdict
+from gpusetup.plan.config import question_of
 from gpusetup.plan.place import place_of
 from gpusetup.tune.case import Facts, Measured, Proposal, facts_of
 from gpusetup.tune.rules import propose
+from gpusetup.tune.verdict import judge
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 LAPTOP = facts_of(machine_named("rtx3050-laptop"))
@@ -161,10 +162,11 @@ def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps
     assert after[("max_steps",)] == "1000"  # it counts updates
     place = card(gib).card
     assert place
-    config = read_config(new.encode(), "c.yaml")
-    assert batch_verdict(config, micro, place).verdict == "clear"
+    config = question_of(read_config(new.encode(), "c.yaml"))
+    verdict = judge(config, micro, place)
+    assert verdict.verdict == "clear" and verdict.total_gib <= 0.8 * verdict.capacity_gib
     more = [one for one in range(micro + 1, 257) if 256 % one == 0]
-    assert all(batch_verdict(config, one, place).verdict != "clear" for one in more)
+    assert all(judge(config, one, place).verdict != "clear" for one in more)
     assert "clear on this card" in proposal.changes[0].source
 
 
