@@ -99,7 +99,7 @@ BOARDS = (
     (r"\b6[68]0M\b", "gfx1035"),
     (r"\bMI100\b", "gfx908"),
     (r"\bMI2[15]0X?\b", "gfx90a"),
-    (r"\bMI3(?:00|25)[AX]?\b", "gfx942"),
+    (r"\bMI3(?:0[08]|25)[AX]?\b", "gfx942"),
     (r"\bMI35[05]X\b", "gfx950"),
 )
 """A pattern for the name of a board or of a processor's graphics, and its target. Sources: LLVM's
@@ -131,13 +131,6 @@ WINDOWS_TARGETS = RADEON
 """The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
 Instinct."""
 
-WSL_TARGETS = ("gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
-"""The targets that ROCm for WSL supports: Radeon RX 7700 and newer, Radeon Pro W7700 and newer, and
-Ryzen AI. Source: AMD's page "WSL support matrices by ROCm version" for Radeon and Ryzen."""
-
-LARGEST_VERSION = 999_999
-"""The largest possible `gfx_target_version`: two digits each for minor and stepping, and at most
-two for major."""
 
 
 def target_of_version(number: int) -> str | None:
@@ -150,7 +143,8 @@ def target_of_version(number: int) -> str | None:
     >>> [target_of_version(number) for number in (110000, 90010, 90402, 110501, 0)]
     ['gfx1100', 'gfx90a', 'gfx942', 'gfx1151', None]
     """
-    if not 0 < number <= LARGEST_VERSION:
+    # Two digits each for minor and stepping, and at most two for major.
+    if not 0 < number < 1_000_000:
         return None
     major, minor, stepping = number // 10000, number // 100 % 100, number % 100
     return f"gfx{major}{minor:x}{stepping:x}"
@@ -217,3 +211,61 @@ def gfx_of(name: str) -> str | None:
     full_name = NAME_WITHOUT_LINE.sub("RX ", name)
     found = (target for board, target in BOARDS if re.search(board, full_name, re.IGNORECASE))
     return next(found, None)
+
+
+IDS = (
+    ("67df 67c4 67c7 67d4 67d7 67ef 67ff 67e3 6fdf", "Radeon RX 480/580"),
+    ("687f 6861 6863 6868 6860", "Radeon RX Vega 56/64"),
+    ("66af", "Radeon VII"),
+    ("66a0 66a1", "Radeon Instinct MI50/MI60"),
+    ("738c 738e 7388", "Instinct MI100"),
+    ("740f", "Instinct MI210"),
+    ("7408 740c", "Instinct MI250X/MI250"),
+    ("74a0 74a1 74a9 74b5 74bd", "Instinct MI300X"),
+    ("74a2", "Instinct MI308X"),
+    ("74a5 74b9", "Instinct MI325X"),
+    ("731f", "Radeon RX 5600/5700 XT"),
+    ("7312 7310", "Radeon Pro W5700"),
+    ("7340", "Radeon RX 5500"),
+    ("73bf 73af 73a5", "Radeon RX 6800/6900 XT/6950 XT"),
+    ("73a3 73a1 73a2 73ab", "Radeon PRO W6800"),
+    ("73df", "Radeon RX 6700 XT/6750 XT"),
+    ("73ff 73ef", "Radeon RX 6600/6650 XT"),
+    ("73e3 73e1", "Radeon PRO W6600"),
+    ("743f 7424", "Radeon RX 6400/6500 XT"),
+    ("1681", "Radeon 680M"),
+    ("744c", "Radeon RX 7900 XT/7900 XTX/7900 GRE"),
+    ("7448", "Radeon Pro W7900"),
+    ("747e", "Radeon RX 7700 XT/7800 XT"),
+    ("7480 7483", "Radeon RX 7600"),
+    ("15bf 15c8", "Radeon 740M/780M (Phoenix)"),
+    ("150e", "Radeon 880M/890M (Strix Point)"),
+    ("1586", "Radeon 8050S/8060S (Strix Halo)"),
+    ("1114", "Radeon 840M/860M (Krackan)"),
+    ("7590", "Radeon RX 9060 XT"),
+    ("7550", "Radeon RX 9070/9070 XT"),
+)
+"""PCI ids and the name of the cards that share them, for machines without a loaded driver and for
+rocm-smi, which prints the id. Source: the PCI ID database (2023-04-11, as in Debian's `pci.ids`);
+the ids of 2024 to 2026 from lines of newer editions that public repositories quote, read in
+November 2026."""
+NAMES = {device_id: name for device_ids, name in IDS for device_id in device_ids.split()}
+
+
+def amd_name(device_id: str | None) -> str | None:
+    """The name of the AMD GPU with a PCI id; None for an unknown id.
+
+    >>> amd_name("744C"), amd_name("164e")
+    ('Radeon RX 7900 XT/7900 XTX/7900 GRE', None)
+    """
+    return NAMES.get((device_id or "").lower())
+
+
+def amd_target(device_id: str | None, name: str | None) -> str | None:
+    """The target of the AMD GPU with this name in the system's PCI list, or else with this PCI id.
+
+    >>> amd_target("744c", None), amd_target(None, "AMD Radeon RX 9070 XT")
+    ('gfx1100', 'gfx1201')
+    """
+    # The system's name can tell apart cards that share an id.
+    return gfx_of(name or "") or gfx_of(amd_name(device_id) or "")

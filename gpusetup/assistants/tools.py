@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from gpusetup import named_file
 from gpusetup.commands.calling import answered
 from gpusetup.commands.parser import command
-from gpusetup.commands.question import takes
 from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -74,16 +72,16 @@ def schema_of(tool: Tool) -> Values:
     options = command(tool.command).Question.OPTIONS
     properties: Values = {}
     for name in tool.options:
-        kind, choices = takes(options[name]), options[name].choices
+        kind, choices = options[name].json_type, options[name].keywords.get("choices")
         # In a help text argparse needs `%%` for a percent sign.
-        schema = text(options[name].help.replace("%%", "%"))
+        schema = text(options[name].keywords["help"].replace("%%", "%"))
         if kind == "strings":
             # Accept a single text for a list of texts too, because models often forget the list.
             schema |= {"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
         elif choices:
             schema["enum"] = [*choices]
         else:
-            schema["type"] = kind
+            schema["type"] = "integer" if kind == "number" else kind
         properties[name] = schema
     return {
         "type": "object",
@@ -281,32 +279,17 @@ def call_or_error(name: str, values: Mapping[str, Any], python: str | None) -> V
 
 
 def bounded(document: Values, limit: int = LIMIT) -> Values:
-    """Shorten a document to at most `limit` characters of JSON; the field `cut` says what is
-    missing.
+    """The document without its longest fields, if its JSON has more than `limit` characters; the
+    field `cut` names what is missing.
 
     >>> bounded({"cause": "ok", "rows": list(range(999))}, 60)
-    {'cut': 'everything: it is too long'}
+    {'cause': 'ok', 'cut': 'too long: rows'}
     """
-    if len(json.dumps(document)) <= limit:
-        return document
-    for most_items in (200, 40, 8, 2):
-        most_characters = 20 * most_items
-        shorter = _cut(document, most_items, most_characters)
-        shorter["cut"] = f"lists after {most_items} items, texts after {most_characters} characters"
-        if len(json.dumps(shorter)) <= limit:
-            return dict(shorter)
-    return {"cut": "everything: it is too long"}
-
-
-def _cut(value: Any, most_items: int, most_characters: int) -> Any:
-    """A plain value with its lists, objects and texts shortened. An object keeps at least 40
-    fields, more than any of gpusetup's own has; one with a field for each host or package may have
-    thousands."""
-    if isinstance(value, str):
-        return value[:most_characters]
-    if isinstance(value, dict):
-        fields = islice(value.items(), max(most_items, 40))
-        return {key: _cut(inner, most_items, most_characters) for key, inner in fields}
-    if isinstance(value, list | tuple):
-        return [_cut(inner, most_items, most_characters) for inner in value[:most_items]]
-    return value
+    shorter = dict(document)
+    cut: list[str] = []
+    while len(json.dumps(shorter)) > limit:
+        longest = max(shorter, key=lambda name: len(json.dumps(shorter[name])))
+        del shorter[longest]
+        cut.append(longest)
+        shorter["cut"] = f"too long: {', '.join(cut)}"
+    return shorter

@@ -100,20 +100,6 @@ def row_of(project: Project, version: str) -> Pair | None:
     return next((row for row in project.rows if allows(row.versions, public)), None)
 
 
-def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release works with a torch version; None if the table does not say.
-
-    >>> codec = companion_table().project("torchcodec")
-    >>> [takes_torch(codec, version, "2.15.0") for version in ("0.17.0", "0.9.1", "0.0.1")]
-    [True, False, None]
-    """
-    row = row_of(project, version)
-    if row is None or not row.torch:
-        return None
-    public = torch.partition("+")[0]
-    return allows(row.torch, public)
-
-
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
     """Returns the specifiers of the releases that work with a torch version, newest first.
 

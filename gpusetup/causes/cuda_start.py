@@ -59,7 +59,7 @@ def _drivers_own(context: RuleContext) -> Lines:
     folder on LD_LIBRARY_PATH, or the copy of another driver version."""
     folder = context.snapshot.container.cuda_compat_path or ""
     if folder and folder in (context.snapshot.environment.get("LD_LIBRARY_PATH") or ""):
-        return paste.without_folders(context, paste.escaped_for_grep(folder))
+        return paste.without_folders(context, folder)
     path, version = context.driver.libcuda_path or "", context.driver.version
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
     # driver version.

@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS, CAPABILITY
@@ -43,7 +43,7 @@ CAUSES = (
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
-        explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+        explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded"),
         commands=("sudo reboot",),
         asks=(alike.KERNEL_LOG,),
         says=(
@@ -91,7 +91,6 @@ CAUSES = (
         text="Save the driver's report, then end the programs on the GPU and reset it, or reboot: the driver or the GPU's firmware may "
         "have stopped. If the fault comes back, install another branch of the driver, remove overclocking, and check heat, power "
         "and seating. If it comes back again, run NVIDIA's field diagnostic and have the GPU replaced",
-        explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
         look=BUG_REPORT,
@@ -162,27 +161,29 @@ CAUSES = (
         title="{who}: NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
-        "first). If the links stay inactive, check the bridge between the cards, their seating "
-        "and the board",
+        "first). If they stay inactive, check the bridge between the cards, their seating and the "
+        "board",
+        cases=(
+            Message(
+                # Source: NVML API reference, nvmlGpuFabricInfoV; "Fabric Manager User Guide".
+                having={"fabric": ""},
+                title="The NVSwitch fabric is not healthy on {who}",
+                text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric "
+                "Manager, then reset all GPUs of the board (`sudo nvidia-smi -r`). If the fault "
+                "remains, have the board examined",
+                commands=("sudo systemctl restart nvidia-fabricmanager",),
+                look=("nvidia-smi -q | grep -A 12 Fabric",),
+            ),
+        ),
+        explains=("nccl-error",),
+        says=(
+            # The block Health of `nvidia-smi -q`.
+            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True", fabric="unhealthy"),
+        ),
+        formerly=("fabric-unhealthy",),
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
-    ),
-    Cause(
-        "fabric-unhealthy",
-        title="The NVSwitch fabric is not healthy on {who}",
-        means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
-        text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric Manager, then reset all GPUs of the board "
-        "(`sudo nvidia-smi -r`). If the fault remains, have the board examined",
-        # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
-        kind_of="system-not-ready-fabric-manager",
-        explains=("nvlink-degraded", "nccl-error", "nccl-timeout"),
-        commands=("sudo systemctl restart nvidia-fabricmanager",),
-        look=("nvidia-smi -q | grep -A 12 Fabric", "sudo journalctl -u nvidia-fabricmanager -b"),
-        says=(
-            # The block Health of `nvidia-smi -q`.
-            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True"),
-        ),
     ),
     Cause(
         "bf16-unsupported",

@@ -196,24 +196,6 @@ CAUSES = (
         says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(
-        "port-in-use",
-        certain_if=proofs.message_states_it,
-        title="The rendezvous port of the ranks ({port}) is in use",
-        means="Usually another training run uses the port, because torchrun always starts with "
-        "port 29500 by default.",
-        text="Give this run another port (`torchrun --master-port 29501`), or end the process "
-        "that listens on that port",
-        # Source: torch documentation, torchrun.
-        commands=("export MASTER_PORT=29501",),
-        look=("ss -ltnp",),
-        says=(
-            says(r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use", example="OSError: [Errno 98] Address already in use"),
-            says(r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)", example="[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use)."),
-            r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
-            says(r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use", example='File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use'),
-        ),
-    ),
-    Cause(
         "out-of-memory",
         by_check=True,
         certain_if=proofs.numbers_show_it_is_full,

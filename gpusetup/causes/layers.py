@@ -75,8 +75,6 @@ NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-mi
 
 KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
 
-NCCL_SAYS = ("nccl-error", "nccl-timeout")
-
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
@@ -89,14 +87,14 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
         *NO_INIT, *SILENCE, "container-hook-failed", "gpu-init-failed", *KERNELS_FAIL,
-        *NCCL_SAYS,
+        "nccl-error",
     ),
     Layer.DRIVER: (*NO_INIT, *NO_DRIVER),
     Layer.READINESS: (*NO_DEVICE, *INIT_FAILS),
     Layer.INSTALL: (*UNINSTALLABLE,),
     Layer.WHEEL: (*BROKEN_TORCH, *COMPANIONS),
     Layer.LIBRARIES: ("torch-import-failed", "gpu-check-failed", "cuda-library-error"),
-    Layer.RUNNING: (*NCCL_SAYS,),
+    Layer.RUNNING: ("nccl-error",),
 }  # fmt: skip
 """A layer -> the later findings that every cause in this layer explains."""
 
@@ -111,7 +109,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.PLATFORM: ("no-wheel-for-platform",),
     Layer.PROCESS: (
-        "source-checkout-imported", "module-shadowed", "libcuda-stub", "wsl-linux-driver",
+        "module-shadowed", "libcuda-stub", "wsl-linux-driver",
         "cuda-visible-devices-hidden",
     ),
     Layer.BOUNDARY: (
@@ -139,40 +137,37 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
         "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
         "resolver-conflict", "package-not-found", "build-isolation-no-torch",
-        "cuda-toolkit-mismatch-extension-build", "cuda-home-unset", "cuda-toolkit-missing",
-        "compiler-too-new", "compiler-missing", "ninja-missing", "build-without-gpu",
-        "cxx-standard-too-old",
+        "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
+        "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
         "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
-        "two-torch-installs", "mixed-conda-pip", "torch-half-installed",
+        "mixed-conda-pip", "torch-half-installed",
         "rocm-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),
     Layer.LIBRARIES: (
-        "mkl-version-mismatch", "torch-lacks-device",
-        "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
+        "mkl-version-mismatch", "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
         "gpu-too-old-for-flash-attention",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
-        "triton-missing-windows", "library-missing", "library-not-mapped", "openmp-twice",
-        "static-tls-full",
+        "triton-missing-windows", "library-missing", "openmp-twice",
     ),
     Layer.RUNNING: (
-        "shm-too-small", "cuda-fork-reinit", "worker-cannot-pickle", "local-rank-argument",
-        "nccl-unavailable-windows", "libuv-missing", "port-in-use", "nccl-duplicate-gpu",
+        "shm-too-small", "cuda-fork-reinit", "local-rank-argument",
+        "nccl-unavailable-windows", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
         "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
-        "nccl-timeout", "nccl-error", "torch-sees-no-gpu",
+        "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),
     Layer.LOSSES: (
-        "vgpu-unlicensed", "power-thermal-throttle", "fabric-unhealthy", "nvlink-degraded",
+        "vgpu-unlicensed", "power-thermal-throttle", "nvlink-degraded",
         "pcie-degraded", "mixed-precision-no-gain", "conda-missing",
     ),
 }  # fmt: skip

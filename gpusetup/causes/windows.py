@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, maker_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
@@ -21,7 +21,7 @@ def _is_not_told(context: RuleContext) -> bool:
     fails with a missing DLL."""
     mismatches = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
     explained = {value for mismatch in mismatches for value in mismatch.values.values()}
-    return not maker_facts.intels_extension_fails(context) and any(
+    return any(
         explained.isdisjoint(missing.values.values())
         for missing in events(context, "windows-dll-missing")
     )

@@ -69,7 +69,6 @@ class Question(CommandQuestion):
         "how long to watch (default: until Ctrl-C, or the end of the command)",
         default=0.0,
         parse=length,
-        value_type=float,
         metavar="SECONDS",
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")
@@ -77,7 +76,6 @@ class Question(CommandQuestion):
         "time between samples (default: 1)",
         default=1.0,
         parse=BETWEEN_SAMPLES,
-        value_type=float,
         metavar="SECONDS",
     )
     gpu: tuple[str, ...] = options(

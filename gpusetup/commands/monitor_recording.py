@@ -18,12 +18,6 @@ from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refusals import blocked_by_files
 
 
-def opened(path: str) -> TextIO:
-    """Open a text file for writing; raises Blocked if it cannot be written."""
-    with blocked_by_files(f"Cannot write {path}", "name another file"):
-        return Path(path).open("w", encoding="utf-8", newline="")
-
-
 class Recording(ExitStack):
     """Receives the samples of one run, and writes the summary at the end."""
 
@@ -38,8 +32,11 @@ class Recording(ExitStack):
         """With `--json`, print every sample as soon as it is taken."""
         if not self.out.json or self._file is not None:
             return
-        name = self.out.output
-        self._file = self.enter_context(opened(name)) if name else sys.stdout
+        self._file = sys.stdout
+        if name := self.out.output:
+            with blocked_by_files(f"Cannot write {name}", "name another `--output`"):
+                file = Path(name).open("w", encoding="utf-8", newline="")  # noqa: SIM115
+            self._file = self.enter_context(file)
 
     @contextmanager
     def live(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gpusetup import __version__
-from gpusetup.commands.question import COMMAND, add_options
+from gpusetup.commands.question import add_options, takes_command
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
@@ -188,7 +188,7 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
             child.children[action] = _add(below, f"{name} {action}", what)
         return child
     add_options(child, module.Question)
-    child.takes_command = COMMAND in [spec.kind for spec in module.Question.OPTIONS.values()]
+    child.takes_command = takes_command(module.Question)
     # argparse's own usage would list every option, which takes ten lines.
     formatter: Any = HelpFormat(child.prog)
     positional = " ".join(

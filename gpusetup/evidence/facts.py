@@ -145,12 +145,6 @@ def listed_files(context: RuleContext) -> tuple[str, ...]:
     return tuple(event.values["path"] for event in events(context, "file-listed"))
 
 
-def toolkit_is_there(context: RuleContext) -> str:
-    """nvcc printed its release."""
-    release = context.snapshot.toolkit.nvcc
-    return f"nvcc {release} runs here" if release else ""
-
-
 def toolkit_is_installed(context: RuleContext) -> str:
     """nvidia-container-toolkit is installed on the host."""
     listings = events(context, "toolkit-installed")

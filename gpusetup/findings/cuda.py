@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpusetup.catalog.facts import switched
 from gpusetup.causes.cuda_start import HIDES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
@@ -258,9 +257,13 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
     return code != NO_DEVICE or (bool(is_looked_for) and has_nvidia(context) is not False)
 
 
+SWITCHED = re.compile("SXM|HBM3|HGX|V100|A[18]00|H[18]00|H20|B[23]00")
+"""GPUs that are also sold on boards with NVSwitch, by a part of their name."""
+
+
 def _has_no_fabric(context: RuleContext) -> bool:
     """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
-    are_switched = [switched(gpu.name) for gpu in gpus(context)]
+    are_switched = [SWITCHED.search(gpu.name) for gpu in gpus(context)]
     is_said = bool(events(context, "no-nvswitch"))
     return is_said or (bool(are_switched) and not any(are_switched))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import index_url
-from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.causes.torch import conda_and_pip
 from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.command_values import exactly
@@ -30,15 +30,13 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
-from gpusetup.evidence.maker_facts import intels_extension_fails
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
-from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package
+from gpusetup.model.shell import lines
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -70,10 +68,9 @@ def torch_itself(context: RuleContext) -> Findings:
     if conda and pip and parsed(conda).release != parsed(pip).release:
         versions = f"conda has torch {conda}, pip {pip}"
         yield seen(context, "mixed-conda-pip", "packages", versions)
-    # What fails to load with Intel's extension is the extension's, which `intel-gpu` replaces.
-    if torch.import_error and not intels_extension_fails(context):
+    if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
-    if torch.version and numpy and not takes_numpy(torch.version, numpy.version, context.catalog):
+    if torch.version and numpy and not takes_numpy(torch.version, numpy.version):
         versions = f"torch {torch.version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.
@@ -98,7 +95,7 @@ def two_torch_installs(context: RuleContext) -> Findings:
     # the other, which is only worth a warning.
     yield finding(
         context,
-        "two-torch-installs",
+        "mixed-conda-pip",
         evidence,
         severity=Severity.WARNING if len({copy.location for copy in copies}) > 1 else None,
         times=str(len(versions)),
@@ -116,7 +113,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if not location or not python.prefix:
         return
     folders_of_environment = tuple(filter(None, (python.prefix, python.site_packages)))
-    if location.startswith(folders_of_environment) or events(context, *HALVES_DO_NOT_FIT):
+    if location.startswith(folders_of_environment):
         return
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
@@ -367,19 +364,19 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "prints"
         )
         return Fix(text=text, needs=unread)
-    which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
+    which = lines('python -c "import torch; print(torch.__version__, torch.__file__)"')
     way = paste.install_torch(context, f"Install torch and {name} together. ")
-    return replace(way, looks=paste.look(look, which))
-
-
-WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
+    return replace(way, looks=paste.look(look, *which))
 
 
 def pairs(context: RuleContext) -> Findings:
-    """Packages that do not work with the installed torch."""
-    torch = context.torch.version
-    if not torch:
+    """Packages whose release does not work with the installed torch, as `resolve` judges them."""
+    torch, os, catalog = context.torch, context.os, context.catalog
+    build = catalog.row_of(
+        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
+    )
+    if build is None:
         return
     for installed in context.snapshot.packages or ():
         project = companion_table().project(normalised(installed.name))
@@ -387,46 +384,25 @@ def pairs(context: RuleContext) -> Findings:
         # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        alternative = project.alternative
-        if takes_torch(project, installed.version, torch) is False:
-            pair = f"{project.name} {installed.version} is not for torch {torch}"
-            releases = releases_for(project, torch)
-        elif found := _other_cuda(context, project, installed):
-            pair, build = found
-            releases = releases_beside(project, build, context.catalog)
-            alternative = project.way_out(build, index_url(build.backend))
-        else:
+        # The CUDA of a labelled wheel, or of one from a folder, is not the table's.
+        is_of_default_index = not ("+" in installed.version or installed.direct)
+        reason = why_release_differs(
+            project.name, installed.version, build, catalog, of_torch_index=not is_of_default_index
+        )
+        if reason is None:
             continue
+        way_out = project.way_out(build, index_url(build.backend))
         # Without --no-deps pip might replace torch.
         fix = Fix(
-            text=f"Install the release for this torch, if there is one. Otherwise, {alternative}",
+            text=f"Install the release for this torch, if there is one. Otherwise, {way_out}",
             commands=tuple(
                 paste.pip(context, "install", "--no-deps", f"{project.name}{release}")
-                for release in releases[:1]
+                for release in releases_beside(project, build, catalog)[:1]
             ),
         )
+        pair = reason.partition(" (")[0]
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
-
-
-def _other_cuda(
-    context: RuleContext, project: Project, installed: Package
-) -> tuple[str, TorchBuild] | None:
-    """Why a default index's wheel for another CUDA version does not load beside torch, as `resolve`
-    gives it, and torch's build; None if it may load.
-
-    The companion table is not about texts, labelled wheels and wheels from a folder. A package that
-    also works in Python only does not fail.
-    """
-    os, torch = context.os, context.torch
-    is_known_wheel = not (is_report(context) or "+" in installed.version or installed.direct)
-    build = context.catalog.row_of(
-        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
-    )
-    if not is_known_wheel or build is None or not build.cuda or project.python_only:
-        return None
-    reason = why_release_differs(project.name, installed.version, build, context.catalog)
-    return (reason.partition(" (")[0], build) if reason else None
 
 
 RULES = (

@@ -81,7 +81,7 @@ def nccl_error(context: RuleContext) -> Findings:
     on_a_bridge = events(context, "nccl-on-a-bridge")
     # A container bridge connects only one machine, so it is the wrong interface if the ranks cannot
     # connect.
-    if on_a_bridge and events(context, "nccl-timeout", "nccl-error", "run-hangs"):
+    if on_a_bridge and events(context, "nccl-error", "run-hangs"):
         yield finding(context, "nccl-no-socket-interface", on_a_bridge, message=ON_A_BRIDGE)
 
 

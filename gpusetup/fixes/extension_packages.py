@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
-from gpusetup.catalog.jetpack import undeclared
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.facts import failing_package
@@ -105,18 +104,3 @@ def newer_glibc(context: RuleContext, text: str) -> Fix:
         text=f"{package} needs it, but torch does not: install a release of {package} that was "
         f"built for an older system, or remove it if your program runs without it. {text}"
     )
-
-
-def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
-    """The commands that install a library which a Jetson's torch needs but does not declare, and
-    that put it on the loader's path."""
-    undeclared_package = undeclared(library)
-    if undeclared_package is None:
-        return ()
-    cuda_major, _, _ = cuda.partition(".")
-    install = paste.pip(context, "install", "--no-deps", *undeclared_package.by_pip(cuda_major))
-    folder = undeclared_package.below(cuda_major)
-    site_packages = context.snapshot.python.site_packages
-    if not site_packages:
-        return install, *folders_first(context, folder)
-    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

@@ -62,7 +62,7 @@ INSTALLING = (
 """Events of a person who is about to install torch, so that the installed torch does not matter."""
 SHOW_WHICH_TORCH = (
     *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
-    *("no-xpu", "hip-kernel-missing", "torch-lacks-device"),
+    *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
 TELL_THEM_APART = ("pin-pulls-torch", *INSTALLING, *SHOW_WHICH_TORCH)

@@ -96,7 +96,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
 
 
 COST_SPEED = {
-    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded"),
     *("vgpu-unlicensed", "cuda-launch-blocking"),
 }
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if

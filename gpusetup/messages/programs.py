@@ -89,7 +89,7 @@ PROGRAMS = (
         "On Linux, load CUDA's module again after a suspend: `sudo rmmod nvidia_uvm && sudo modprobe "
         "nvidia_uvm`. Else install the newest ollama, which brings its CUDA libraries, and restart "
         "its service",
-        reading="OLLAMA_DEBUG=1 ollama serve",
+        reading="ollama serve  # with the variable OLLAMA_DEBUG=1",
         marks=("ollama", "no compatible gpus were discovered", "gpulayers:["),
     ),
     Program(

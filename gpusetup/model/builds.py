@@ -72,7 +72,7 @@ class TorchBuild(Frozen):
 
 
 class Rejection(Frozen):
-    """A build that was not chosen, and why."""
+    """A build that does not fit, and why."""
 
     torch: str
     backend: str
@@ -125,14 +125,6 @@ class JointPackage(Frozen):
         """The package as a requirement, e.g. `vllm==0.32.0` or `jax[cuda13]==0.12.0`."""
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
         return f"{name}=={self.version}" if self.version else f"{name}{self.limits or ''}"
-
-
-class HeldBack(Frozen):
-    """A package that is not at its newest version, and the reason."""
-
-    package: str
-    at: str
-    by: str
 
 
 class Offer(Frozen):

@@ -233,8 +233,8 @@ def time_of(text: str) -> datetime | None:
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
     with contextlib.suppress(ValueError):
-        # nvidia-smi writes the date with slashes; our own `--csv` uses dashes and a final `Z`.
-        return datetime.fromisoformat(text.replace("/", "-").rstrip("Z")).replace(tzinfo=None)
+        # nvidia-smi writes the date with slashes.
+        return datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=None)
     return None
 
 

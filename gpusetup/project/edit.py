@@ -46,7 +46,7 @@ def edit_for(
     - this build's index: only the sources that members of torch's family lack, or nothing;
     - the index of another build: the table in its place;
     - sources of other extras: those of the chosen one beside them;
-    - none of these: an index, and a source for each member.
+    - none of these, or only for other systems: an index, and a source for each member.
     """
     extra = variant.name if variant else None
     family = named_family(one.name for one in ask.of(extra))
@@ -55,44 +55,27 @@ def edit_for(
         return _edit_of_poetry(ask, family, build, url)
     here = ask.counting(marker_environment(host.machine), extra)
     sources = {one.package: one.index for one in here.sources}
-    # Sources that leave this machine out by their marker, such as those for Linux only. Their lines
-    # are written again, with the marker of all systems that have the build.
-    elsewhere = {
-        one.package: one.index
-        for one in ask.sources
-        if one.variant in (None, extra) and one.package not in sources
-    }
-    marker = marker_of(build, catalog)
-    wider = [
-        f'{member} = [{{ index = "{elsewhere[member]}", marker = "{marker}" }}]'
-        for member in family
-        if member in elsewhere
-    ]
-    own = _index_of_torch(ask, sources.get("torch") or elsewhere.get("torch"))
+    own = _index_of_torch(ask, sources.get("torch"))
     sync = ("uv", "sync", *(variant.words if variant else ()))
-    join = f"{ask.path} has `{SOURCES}` already: {JOIN}"
     if own and own.backend == build.backend:
         # Without sources, the index serves every member already. A companion from the default
         # index goes with this torch if that index has the same backend.
         usual = default_backend(catalog, build.torch, build.os, build.machine)
-        if ask.sources and usual != build.backend:
-            missing = [one for one in family if one not in sources and one not in elsewhere]
-            wider += [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
-        if wider:
-            return Edit(lines=(SOURCES, *wider), steps=(sync,), notes=(join,))
-        note = f"{ask.path} names {build.backend} already: no edit"
-        return Edit(steps=(sync,), notes=(note,))
+        missing = [one for one in family if ask.sources and one not in sources]
+        if usual == build.backend or not missing:
+            note = f"{ask.path} names {build.backend} already: no edit"
+            return Edit(steps=(sync,), notes=(note,))
+        rows = (f'{member} = [{{ index = "{own.name}" }}]' for member in missing)
+        note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
+        return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
         lines = ["[[tool.uv.index]]", f'url = "{url}"']
         # No source can name an index without a name, so that one stays open to every package.
         if own.name:
             lines = [lines[0], f'name = "{own.name}"', lines[1], "explicit = true"]
-        notes = [f"{ask.path} has the index {label} already: replace its table with this one"]
-        if wider:
-            lines += ["", SOURCES, *wider]
-            notes.append(join)
-        return Edit(lines=tuple(lines), steps=(sync,), notes=tuple(notes))
+        note = f"{ask.path} has the index {label} already: replace its table with this one"
+        return Edit(lines=tuple(lines), steps=(sync,), notes=(note,))
     if variant and ask.sources:
         return edit_of_variants({variant: build.backend}, ask, family, root, variant)
     added = tuple(project_lines(family, url, build, catalog))

@@ -180,30 +180,6 @@ def test_a_setting_of_bash_is_exactly_the_value(text: str) -> None:
     assert done.stdout == f"{text}.".encode()
 
 
-SINGLE = "'\u2018\u2019\u201a\u201b"
-
-
-@given(NASTY.filter(str.isprintable))
-def test_powershell_reads_one_text_in_quotes(text: str) -> None:
-    written = shell.word(text, "powershell")
-    if written.startswith('"'):
-        assert re.sub(r"(\\+)$", r"\1\1", text) == written[1:-1]
-        assert not set(text) & set('"$`%!'), "cmd or PowerShell would read another text"
-        return
-    if not written.startswith("'"):
-        assert written == text and re.fullmatch(r"[\w./\\:=+-]+", written)
-        assert "\u02ba" not in written, "a program of Windows' own code page reads a quote"
-        return
-    inside, place, read = written[1:-1], 0, ""
-    while place < len(inside):
-        if inside[place] in SINGLE:
-            assert inside[place + 1] in SINGLE
-            place += 1
-        read += inside[place]
-        place += 1
-    assert read == re.sub(r"(\\+)$", r"\1\1", re.sub(r'(\\*)"', r'\1\1\\"', text))
-
-
 # --- Windows: people paste into PowerShell and into cmd -------------------------------------------
 
 

@@ -43,7 +43,7 @@ NOT_PROVEN_BY_THE_CHECK = frozenset((
     "externally-managed", "gpu-unused", "invalid-device-ordinal", "maker-device-permission",
     "maker-driver-not-loaded", "maker-wrong-build", "no-kernel-image",
     "other-torch-imported", "out-of-memory", "rocm-arch-missing", "rocm-override-wrong",
-    "source-checkout-imported", "tf32-precision", "wrong-libcuda-loaded",
+    "tf32-precision", "wrong-libcuda-loaded",
 ))  # fmt: skip
 """Findings that doctor does not name if it reads only the page's check and its output. The list may
 only get shorter."""

@@ -82,7 +82,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     # --- the wheel ---
     ("rocm-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="xpu")), HEALTHY),
     (
-        "two-torch-installs",
+        "mixed-conda-pip",
         E,
         changed(packages=packages(("torch", "2.5.1"), ("torch", "2.9.0"))),
         changed(packages=packages(("torch", "2.5.1"))),

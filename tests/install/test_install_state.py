@@ -226,17 +226,6 @@ def test_a_retry_after_a_kill_makes_the_environment_that_was_being_made(
     assert "was interrupted" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("phase", ["moving", "verifying"])
-def test_the_undo_of_an_interrupted_installation_says_which_torch_is_there(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
-) -> None:
-    killed_in(phase, venv, install, monkeypatch)
-    said = install("--python", str(venv), *UNDO)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torch"] == "2.0.0"
-    assert "torch 2.0.0" in said.out and "no torch" not in said.out
-
-
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/chaos_install.py"
 
 

@@ -228,10 +228,6 @@ def in_batch(m: Model, b: Any) -> torch.Tensor:
     return F.cross_entropy(one @ two.T * 5, torch.arange(len(one)))
 
 
-def two_unlike(m: Model, b: Any) -> torch.Tensor:
-    return ce(m, b) + 3 * F.mse_loss(m(b["ids"])[..., 0], b["labels"].float())
-
-
 def ce_sum(m: Model, b: Any) -> torch.Tensor:
     return ce(m, b, reduction="sum")
 
@@ -241,10 +237,10 @@ def count_tokens(b: Any) -> float:
 
 
 TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any], bool], ...] = (
-    ("ignored tokens", ce, tokens(), {}, True),
-    ("parts without tokens", ce, tokens(without=slice(3, 9)), {}, True),
+    ("as many tokens everywhere", ce, tokens(ragged=False), {}, True),
     ("given weights", masked_mean, tokens(), {"weight": count_tokens}, True),
-    ("two losses unlike", two_unlike, tokens(), {}, False),
+    ("parts without weight", ce, tokens(without=slice(3, 9)), {"weight": count_tokens}, True),
+    ("ignored tokens", ce, tokens(), {}, False),
     ("masked by hand", masked_mean, tokens(), {}, False),
     ("a sum taken for a mean", ce_sum, tokens(), {}, False),
     ("in-batch negatives", in_batch, tokens(), {}, False),
@@ -308,12 +304,12 @@ def test_random_numbers_go_back_and_are_said_and_can_be_refused(draw: Any) -> No
 
 
 def test_what_could_not_be_undone_or_split_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = Net(), tokens(without=slice(3, 9))
+    model, batch, uncounted = Net(), tokens(), tokens(without=slice(3, 9))
     outside = torch.nn.Parameter(torch.tensor(2.0))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def no_boxes(part: Any) -> torch.Tensor:
-        if not count_tokens(part):
+        if len(part["ids"]) < COUNT:
             raise ValueError("no boxes")
         return ce(model, part)
 
@@ -331,6 +327,7 @@ def test_what_could_not_be_undone_or_split_is_refused(monkeypatch: pytest.Monkey
 
     step: Step = halved(lambda part: ce(model, part))
     refused(CannotRecover, "fails on a part of the batch: ValueError: no boxes", halved(no_boxes))
+    refused(CannotRecover, "The loss of a part is NaN", step, uncounted)
     refused(UsageError, "not in the model", lambda part: ce(model, part) * outside)
     refused(UsageError, "`backward` changes the parameters", step, backward=also_steps)
     whole: Step = halved(lambda part: ce(model, part), COUNT)

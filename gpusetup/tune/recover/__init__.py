@@ -11,10 +11,8 @@ random numbers, memory) and halves the parts until they fit. Each part's loss is
 share of the samples, so that the summed gradient equals that of the whole batch, apart from
 rounding. Later batches start with the size that fitted.
 
-Loss functions divide by different numbers: `cross_entropy` leaves ignored labels out and divides by
-the sum of the class weights, other losses divide by the number of elements. So the calls of torch's
-loss functions are recorded while a part is computed. A check on a few samples and their two halves
-then shows whether the parts give the gradient of the whole batch.
+A mean over something else than samples, such as the tokens that count, needs `weight`. A check on a
+few samples and their two halves shows whether the parts give the gradient of the whole batch.
 """
 
 from __future__ import annotations
@@ -29,11 +27,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.autograd.graph import saved_tensors_hooks
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.batches import HALF_TYPES, LossWatcher, batch_size, part_of
+from gpusetup.tune.recover.batches import batch_size, part_of
 from gpusetup.tune.recover.undo import BATCH_NORM, TrainingState, Undo
 
 LOG = logging.getLogger("gpusetup.tune")
@@ -77,8 +76,9 @@ def recover_from_oom(
     micro-batches.
 
     `step(part)` must return the loss of a part as a mean over its samples. If the mean is over
-    something else, such as the tokens that count, `weight(part)` returns their number. A loss over
-    pairs of samples (contrastive) must not be split. `backward(loss)` replaces `loss.backward()`,
+    something else, such as the tokens that count, `weight(part)` returns their number; a part with
+    a weight of 0 is left out. A loss over pairs of samples (contrastive) must not be split.
+    `backward(loss)` replaces `loss.backward()`,
     for example with a GradScaler: `lambda loss: scaler.scale(loss).backward()`.
 
     If splitting would change the training, it is refused unless `allow` contains the reason:
@@ -100,7 +100,7 @@ def recover_from_oom(
         count = batch_size(batch)
         if not count:
             raise UsageError("The batch is empty", hint="leave it out")
-        losses = BatchLosses(step, batch, count, weight)
+        losses = BatchLoss(step, batch, count, weight)
         recovered = _Attempts(losses, model, undo, backward).until_it_fits(allow, say)
     except BaseException:
         undo.restore()
@@ -112,20 +112,7 @@ def recover_from_oom(
 # --- the loss of a part ---------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
-    """Some samples of a batch, and what was seen while their loss was computed."""
-
-    samples: int
-    divisors: tuple[float, ...]
-    """The number by which each of torch's loss functions divided its sum."""
-    in_16_bits: bool
-    """Whether autocast computed something in 16 bits."""
-    weight: float
-    """The number that the mean of the part's loss is divided by; the number of samples if that is
-    unknown."""
-
-
-class BatchLosses(NamedTuple):
+class BatchLoss(NamedTuple):
     """A batch, and the user's functions that compute the loss of any part of it."""
 
     step: Step
@@ -133,7 +120,7 @@ class BatchLosses(NamedTuple):
     size: int
     weight: Weight | None
 
-    def checked(self, part: Any) -> torch.Tensor:
+    def of(self, part: Any) -> torch.Tensor:
         """The loss of a part; UsageError if the step does not return a single number."""
         loss = self.step(part)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
@@ -143,71 +130,63 @@ class BatchLosses(NamedTuple):
             )
         return loss
 
-    def of(self, start: int, stop: int) -> tuple[torch.Tensor, Part]:
-        """The loss of the samples from `start` to `stop`, and its weight."""
+    def weighted(self, start: int, stop: int) -> tuple[torch.Tensor, float] | None:
+        """The loss of the samples from `start` to `stop`, and its weight in the batch's mean; None
+        if nothing in them counts."""
         part = part_of(self.batch, start, stop, self.size)
-        with LossWatcher() as watcher:
-            loss = self.checked(part)
-        divisors = tuple(map(float, watcher.divisors))
-        weight = divisors[0] if len(set(divisors)) == 1 else float(stop - start)
-        # The user's own weight takes precedence.
-        if self.weight is not None:
-            weight = float(self.weight(part))
-        return loss, Part(stop - start, divisors, watcher.in_16_bits, weight)
-
-    def uneven(self, parts: Sequence[Part]) -> list[str]:
-        """The reason why no weights of the parts give the loss of the whole batch; [] if some
-        do."""
-        # If the divisors per sample are the same in all parts, the numbers of samples are the right
-        # weights. Rounded, so that floating-point errors do not make parts of different lengths
-        # look different.
-        ratios = {tuple(round(one / part.samples, 9) for one in part.divisors) for part in parts}
-        disagree = any(len(set(part.divisors)) != 1 for part in parts)
-        if self.weight is not None or len(ratios) == 1 or not disagree or not any(ratios):
-            return []
-        return [
-            "several losses count different things, so the parts are only averaged (give `weight=`)"
-        ]
-
-    def gradient_difference(self, micro: int, model: torch.nn.Module) -> str | None:
-        """How much the gradient of the first `micro` samples differs from the gradient of their two
-        halves, in words; None if rounding explains the difference."""
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        middle = micro // 2
-        try:
-            with deterministic(model):
-                random_state = torch.get_rng_state()
-                whole, part = self.of(0, micro)
-                if not torch.equal(random_state, torch.get_rng_state()):
-                    return None  # random numbers are reported separately
-                difference = torch.autograd.grad(whole, trained, materialize_grads=True)
-                scale = norm(difference)
-                halves = [self.of(0, middle), self.of(middle, micro)]
-                total = sum(half.weight for _, half in halves)
-                for loss, half in halves:
-                    share = half.weight / total if total else 0.0
-                    # In a part in which no sample counts, the mean is NaN.
-                    if not share:
-                        continue
-                    gradients = torch.autograd.grad(loss * share, trained, materialize_grads=True)
-                    for rest, gradient in zip(difference, gradients, strict=True):
-                        rest.sub_(gradient)
-                    scale += norm(gradients)
-        except GpuSetupError:
-            raise
-        except Exception as problem:  # for example with reentrant checkpointing
-            why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-            return f"gpusetup did not check whether the loss may be split ({why})"
-        # `scale` is the sum of both norms, so halve it.
-        error = 2 * norm(difference) / scale if scale else 0.0
-        is_16_bit = whole.dtype in HALF_TYPES or part.in_16_bits
-        if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
+        weight = float(stop - start) if self.weight is None else float(self.weight(part))
+        if not weight:
             return None
-        return (
-            f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a"
-            " mean over parts, which `weight=` makes exact; a loss over pairs or the whole batch,"
-            " which must not be split; or a backward that is not linear)"
-        )
+        loss = self.of(part)
+        # A mean over no tokens is NaN, and would make the gradient of the whole batch NaN.
+        if self.weight is None and loss.isnan():
+            raise CannotRecover(
+                "The loss of a part is NaN; perhaps nothing in the part counts for it",
+                hint="give `weight=`, which returns how much of a part counts",
+            )
+        return loss, weight
+
+
+def gradient_difference(losses: BatchLoss, micro: int, model: torch.nn.Module) -> str | None:
+    """How much the gradient of the first `micro` samples differs from the gradient of their two
+    halves, in words; None if rounding explains the difference."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    types: set[torch.dtype] = set()
+
+    def note_type(saved: torch.Tensor) -> torch.Tensor:
+        types.add(saved.dtype)
+        return saved
+
+    try:
+        with deterministic(model), saved_tensors_hooks(note_type, lambda saved: saved):
+            random_state = torch.get_rng_state()
+            whole = losses.weighted(0, micro)
+            # Random numbers are reported separately.
+            if whole is None or not torch.equal(random_state, torch.get_rng_state()):
+                return None
+            loss, weight_of_whole = whole
+            difference = torch.autograd.grad(loss, trained, materialize_grads=True)
+            scale = norm(difference)
+            halves = [losses.weighted(0, micro // 2), losses.weighted(micro // 2, micro)]
+            for loss, weight in filter(None, halves):
+                share = loss * (weight / weight_of_whole)
+                gradients = torch.autograd.grad(share, trained, materialize_grads=True)
+                for rest, gradient in zip(difference, gradients, strict=True):
+                    rest.sub_(gradient)
+                scale += norm(gradients)
+    except Exception as problem:  # for example with reentrant checkpointing
+        why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
+        return f"gpusetup did not check whether the loss may be split ({why})"
+    # `scale` is the sum of both norms, so halve it.
+    error = 2 * norm(difference) / scale if scale else 0.0
+    is_16_bit = not types.isdisjoint((torch.float16, torch.bfloat16))
+    if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
+        return None
+    return (
+        f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a"
+        " mean over parts, which `weight=` makes exact; a loss over pairs or the whole batch,"
+        " which must not be split; or a backward that is not linear)"
+    )
 
 
 TOLERANCE_FLOAT32 = 1e-4
@@ -277,11 +256,10 @@ class _Attempts:
     """Tries to train one batch in smaller and smaller parts."""
 
     def __init__(
-        self, losses: BatchLosses, model: torch.nn.Module, undo: Undo, backward: Backward
+        self, losses: BatchLoss, model: torch.nn.Module, undo: Undo, backward: Backward
     ) -> None:
         self.losses, self.model, self.undo, self.step_back = losses, model, undo, backward
         self.history = HISTORIES.setdefault(model, ModelHistory())
-        self.parts: list[Part] = []
         self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
@@ -312,7 +290,7 @@ class _Attempts:
                 ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences() if micro < count else []
+        differs = self.differences(micro) if micro < count else []
         if ran_out:
             self.history.micro = micro
             gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
@@ -331,7 +309,6 @@ class _Attempts:
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
         error."""
-        self.parts = []
         is_whole = micro >= self.losses.size
         try:
             return (self.whole() if is_whole else self.in_parts(micro)), None
@@ -347,7 +324,7 @@ class _Attempts:
 
     def whole(self) -> torch.Tensor:
         """Run forward and backward for the whole batch; returns its loss."""
-        loss = self.losses.checked(self.losses.batch)
+        loss = self.losses.of(self.losses.batch)
         # Walking the graph takes time, so this is checked once per model.
         if not self.history.holds_all_parameters:
             self.undo.check_leaves(loss)
@@ -361,15 +338,16 @@ class _Attempts:
         total = expected = 0.0
         losses = []
         for start in range(0, count, micro):
-            loss, part = self.losses.of(start, min(count, start + micro))
-            self.parts.append(part)
-            if part.weight == 0:
-                continue  # no sample counts, so the mean is NaN
+            stop = min(count, start + micro)
+            weighted = self.losses.weighted(start, stop)
+            if weighted is None:
+                continue
+            loss, weight = weighted
             # The weight of the whole batch is estimated from the first part's weight per sample.
-            expected = expected or part.weight * count / part.samples
-            total += part.weight
+            expected = expected or weight * count / (stop - start)
+            total += weight
             self.undo.check_leaves(loss)
-            counted = loss * (part.weight / expected)
+            counted = loss * (weight / expected)
             self.undo.backward(self.step_back, counted)
             losses.append(counted.detach())
         if not losses:
@@ -380,10 +358,10 @@ class _Attempts:
         self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differences(self) -> list[str]:
-        """The reasons why training in parts differs from training the whole batch; [] if there are
-        none."""
-        differs = [*what_differs(self.model), *self.losses.uneven(self.parts)]
+    def differences(self, micro: int) -> list[str]:
+        """The reasons why training in parts of `micro` samples differs from training the whole
+        batch; [] if there are none."""
+        differs = what_differs(self.model)
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
@@ -397,9 +375,8 @@ class _Attempts:
         code = getattr(self.losses.step, "__code__", None)
         if code not in self.history.checks:
             # At least two samples, so that there are two halves.
-            samples = max(2, min(self.parts[0].samples, LARGEST_CHECK))
-            found = self.losses.gradient_difference(min(samples, self.losses.size), self.model)
-            self.history.checks[code] = found
+            samples = min(max(2, min(micro, LARGEST_CHECK)), self.losses.size)
+            self.history.checks[code] = gradient_difference(self.losses, samples, self.model)
         difference = self.history.checks[code]
         return [*differs, difference] if difference else differs
 
