@@ -18,7 +18,6 @@ from gpusetup.monitor.work import (
     ThinnedMoments,
     Work,
     below,
-    highest,
     is_quiet,
     mean,
     or_zero,
@@ -107,26 +106,32 @@ class GpuRun:
             self._note_use(moment, 0.0 if is_empty else gpu.utilization_percent)
 
     def _note_use(self, moment: Moment, use: float) -> None:
-        """Record whether the GPU works at this moment. When work follows a quiet stretch, decide
-        what that was: the start-up, a short stutter (counted as work) or a pause."""
+        """Record whether the GPU works at this moment."""
         if use <= marks.QUIET:
             if self.quiet_since is None:
                 self.quiet_since = moment.seconds
             return
         if self.quiet_since is not None:
-            length = moment.seconds - self.quiet_since
-            phase = START
-            if self.has_worked:
-                phase = WORK if length < marks.PAUSE_SECONDS else PAUSE
-            if phase == PAUSE:
-                self.all_pauses.append((self.quiet_since, length))
-            for row in reversed(self.moments.all()):
-                if row.seconds < self.quiet_since:
-                    break
-                row.phase = phase
+            self._end_quiet_stretch(self.quiet_since, moment.seconds)
             self.quiet_since = None
         moment.phase = WORK
         self.has_worked = True
+
+    def _end_quiet_stretch(self, since: float, until: float) -> None:
+        """Decide what a quiet stretch was, now that work follows it: the start-up, a short stutter
+        (counted as work) or a pause."""
+        length = until - since
+        if not self.has_worked:
+            phase = START
+        elif length < marks.PAUSE_SECONDS:
+            phase = WORK
+        else:
+            phase = PAUSE
+            self.all_pauses.append((since, length))
+        for row in reversed(self.moments.all()):
+            if row.seconds < since:
+                break
+            row.phase = phase
 
     @cached_property
     def rows(self) -> list[Moment]:
@@ -190,18 +195,17 @@ class GpuRun:
     def ended_at(self) -> float | None:
         """The second at which the last process freed the GPU's memory, after which the GPU did
         nothing; None if the recording does not show such an end."""
-        known = [row.gpu for row in self.rows if row.gpu.memory_used_bytes is not None]
-        known = [gpu for gpu in known if not gpu.lost]
-        if not known:
+        present = [row.gpu for row in self.rows if not row.gpu.lost]
+        used = [gpu.memory_used_bytes for gpu in present if gpu.memory_used_bytes is not None]
+        if not used:
             return None
-        # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.
         free = float(marks.EMPTY_MEMORY)
-        if is_quiet(known[0]) and or_zero(known[0].memory_percent) < marks.DESKTOP_MEMORY:
-            free = max(free, or_zero(known[0].memory_used_bytes) * 1.1)
-        was_held = or_zero(highest(gpu.memory_used_bytes for gpu in known))
-        is_free = or_zero(known[-1].memory_used_bytes) <= free
-        has_ended = is_free and was_held >= free + marks.CUDA_CONTEXT
-        return self.quiet_since if has_ended else None
+        # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.
+        first = present[0]
+        if is_quiet(first) and or_zero(first.memory_percent) < marks.DESKTOP_MEMORY:
+            free = max(free, used[0] * 1.1)
+        was_in_use = max(used) >= free + marks.CUDA_CONTEXT
+        return self.quiet_since if was_in_use and used[-1] <= free else None
 
     @cached_property
     def memory(self) -> MemoryShare:

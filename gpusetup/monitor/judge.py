@@ -7,7 +7,7 @@ a whole: whether it ever worked, and how it ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
@@ -73,14 +73,7 @@ def judgement_of(run: WatchedRun) -> Judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
     judged = [(subject, case_of(subject)) for subject in run.subjects]
-    # Memory that ended the run comes first.
-    subject, case = min(
-        judged,
-        key=lambda pair: (
-            pair[1].cause not in ("before-the-end", "leak"),
-            ORDER.index(pair[1].verdict),
-        ),
-    )
+    subject, case = min(judged, key=lambda pair: rank_of(pair[1]))
     # One throttled card makes the others wait, and a hang looks uneven too.
     explains_it = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_it else uneven_work(run)
@@ -95,16 +88,21 @@ def judgement_of(run: WatchedRun) -> Judgement:
     return judgement._replace(evidence=f"GPU {subject.gpu.label}: {judgement.evidence}")
 
 
+def rank_of(case: VerdictCase) -> tuple[bool, int]:
+    """A sort key that puts the worst verdict first, and memory that ended the run before all."""
+    return (case.cause not in ("before-the-end", "leak"), ORDER.index(case.verdict))
+
+
 def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
     """The verdict on a run whose GPUs are used well. If one of them has a finding, the first one is
     mentioned and provides the next step."""
     for one in run.subjects:
         for is_seen, words, step in FINDINGS:
             if is_seen(one):
-                said = filled(words, one)
-                names_it = len(run.gpus) == 1 or "GPU " in said
-                place = "" if names_it else f"GPU {one.gpu.label}: "
-                evidence = f"{place}{filled('{well_used}', one)} while it worked, but {said}"
+                finding = filled(words, one)
+                evidence = f"{filled('{well_used}', one)} while it worked, but {finding}"
+                if len(run.gpus) > 1 and "GPU " not in finding:
+                    evidence = f"GPU {one.gpu.label}: {evidence}"
                 return Judgement("good", case.cause, evidence, (step,), one)
     return of_case(case, subject)
 
@@ -208,19 +206,11 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
     gpu, picture = min(pictures, key=lambda pair: USES.index(pair[1].use))
     words = picture.words if len(run.gpus) == 1 else f"GPU {gpu.label}: {picture.words}"
+    if picture.use == "idle":
+        idle_gpus = [one for one, its_picture in pictures if its_picture.use == "idle"]
+        return idle_reading(idle_gpus, words)
     if picture.use == "unknown":
         return Judgement(None, "", words, ("ask-the-driver",))
-    if picture.use == "idle":
-        # Each has its own figures in the table; one sentence is for all of them.
-        rest = [one for one, its_picture in pictures if its_picture.use == "idle"]
-        if len(rest) > 1:
-            used = sum(or_zero(one.latest.memory_used_bytes) for one in rest) / GIB
-            words = f"GPU {labels(rest)}: utilisation below 5 %, {used:.1f} GiB of memory in use"
-        evidence = f"{words}: nothing ran at that moment"
-        # A process that holds less than a small model on the GPU may compute elsewhere.
-        is_bare = gpu.holders and or_zero(gpu.latest.memory_used_bytes) < BARE_CONTEXT
-        step = "see-whether-torch-can" if is_bare or gpu.only_draws else "watch-the-command"
-        return Judgement("idle", "one-reading", evidence, (step,))
     # Report nearly full memory at any utilisation, because the next allocation may fail.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
@@ -234,6 +224,21 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         return Judgement("bursty", "one-reading", evidence, ("watch-the-command",), subject)
     end = reasons_that_cost_little(run) or ": nothing slows it down"
     return Judgement("good", "", f"{words}{end}")
+
+
+def idle_reading(idle_gpus: Sequence[GpuRun], words: str) -> Judgement:
+    """The verdict on a single output of nvidia-smi in which these GPUs do nothing; `words` are the
+    figures of the first."""
+    first = idle_gpus[0]
+    if len(idle_gpus) > 1:
+        # Each has its own figures in the table; one sentence is for all of them.
+        used = sum(or_zero(one.latest.memory_used_bytes) for one in idle_gpus) / GIB
+        words = f"GPU {labels(idle_gpus)}: utilisation below 5 %, {used:.1f} GiB of memory in use"
+    # A process that holds less than a small model on the GPU may compute elsewhere.
+    is_bare = first.holders and or_zero(first.latest.memory_used_bytes) < BARE_CONTEXT
+    step = "see-whether-torch-can" if is_bare or first.only_draws else "watch-the-command"
+    evidence = f"{words}: nothing ran at that moment"
+    return Judgement("idle", "one-reading", evidence, (step,))
 
 
 def uneven_reading(run: WatchedRun) -> Judgement | None:
@@ -375,13 +380,12 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or run.held(gpu))]
     works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
-    shares = {label: work.utilization if work else 0.0 for label, work in works.items()}
+    uses = {label: work.utilization if work else 0.0 for label, work in works.items()}
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}
-    if not shares:
+    if not uses:
         return None
-    mark, phrase = marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
-    lowest_use = min(shares.values())
-    if lowest_use >= marks.BUSY and len(power) == len(shares):
+    shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+    if min(uses.values()) >= marks.BUSY and len(power) == len(uses):
         shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
     least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     if shares[most] - shares[least] < mark:

@@ -3,7 +3,6 @@ and each of them as the subject of a verdict. Pure functions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -170,17 +169,19 @@ class Subject:
         programs; we assume that these are the smallest.
         """
         last = self.work.rows[-1]
-        ranks = (last.tree.gpu_processes if last.tree else None) or math.inf
+        ranks = last.tree.gpu_processes if last.tree else None
         computing = [use for use in last.gpu.processes or () if not is_display(use)]
-        if len(computing) > ranks:
-            by_memory = sorted(computing, key=lambda use: -or_zero(use.memory_bytes))
-            return by_memory[round(ranks) :]
-        # Servers and notebooks beside another program. If that is one too, or if there is no other
-        # program, they are themselves the watched job.
+        if ranks and len(computing) > ranks:
+            computing.sort(key=lambda use: -or_zero(use.memory_bytes))
+            return computing[ranks:]
+        # Servers and notebooks beside a job of another kind do not belong to it.
         big = self.gpu.big_holders
         waiting = [use for use in big if kind_of(None, (use.name or "",)) in WAITING_KINDS]
-        is_job = self.run.kind in WAITING_KINDS if self.run.command else len(waiting) == len(big)
-        return [] if is_job else waiting
+        # Without a command, the job is what else is on the GPU.
+        are_the_job = len(waiting) == len(big)
+        if self.run.command:
+            are_the_job = self.run.kind in WAITING_KINDS
+        return [] if are_the_job else waiting
 
     @cached_property
     def throttle(self) -> Throttle | None:

@@ -198,13 +198,12 @@ def others_full(subject: Subject) -> bool:
     """Whether other programs use up the machine's CPU so that the command has to wait for it: 90 %
     of all cores are busy, other programs use 30 % of them, and neither a disk nor resting workers
     explain why the command waits."""
-    work = subject.work
+    machine_is_busy = at_least(subject.work.host_share, 90.0)
     others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
     # A process that sleeps uses less than 5 % of a core, however busy the machine is.
-    wants_cpu = at_least(work.cpu, 5.0)
-    if not (at_least(work.host_share, 90.0) and others_use_much and wants_cpu):
-        return False
-    return not (blocked(subject) or reads(subject) or workers_rest(subject))
+    wants_cpu = at_least(subject.work.cpu, 5.0)
+    waits_for_data = blocked(subject) or reads(subject) or workers_rest(subject)
+    return machine_is_busy and others_use_much and wants_cpu and not waits_for_data
 
 
 computes_in_pauses = Sign(

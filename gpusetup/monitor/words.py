@@ -26,12 +26,19 @@ NAMES = re.compile(r"\{([\w.]+)\}")
 def figure(name: str, subject: Subject) -> str | None:
     """A phrase, or an attribute of the subject without decimals; None if no source reported it."""
     value = PHRASES[name](subject) if name in PHRASES else attrgetter(name)(subject)
-    return f"{value:.0f}" if isinstance(value, float) else None if value is None else str(value)
+    if isinstance(value, float):
+        return f"{value:.0f}"
+    return None if value is None else str(value)
 
 
 def filled(template: str, subject: Subject) -> str:
-    """A sentence with this subject's figures."""
-    return NAMES.sub(lambda name: "?" if (it := figure(name[1], subject)) is None else it, template)
+    """A sentence with this subject's figures, and a question mark for each that is unknown."""
+
+    def figure_or_mark(name: re.Match[str]) -> str:
+        value = figure(name[1], subject)
+        return "?" if value is None else value
+
+    return NAMES.sub(figure_or_mark, template)
 
 
 def filled_command(template: str, subject: Subject) -> str | None:
