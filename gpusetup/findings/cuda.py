@@ -339,7 +339,7 @@ NOT_SUPPORTED = "3"
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU returned errors instead of values when it was queried."""
+    """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
         gpu, problem = named_gpu(context, event), event.values.get("problem", "")
         # The titles of these causes have different placeholders.
@@ -353,6 +353,9 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
+    for event in () if context.other_host else events(context, "cuda-misses-gpu"):
+        values = {**event.values, "gpu": named_gpu(context, event)}
+        yield finding(context, "gpu-does-not-answer", (replace(event, values=values),))
 
 
 MEASURED = {"temperature_celsius", "power_watts"}

@@ -16,6 +16,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify, announced
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
+from gpusetup.probe.missed_gpus import is_listed_by_cuda, missed_by_cuda
 from gpusetup.probe.pci import read_wmi
 from gpusetup.readings.sources import Snapshots, first_known, merged_gpus, missing
 from gpusetup.system.system import System
@@ -107,7 +108,10 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         gpu_links=_first(part.gpu_links for part in sources),
         pci_devices=on_bus,
         devices=_first(part.devices for part in sources),
-        events=tuple(event for part in sources for event in part.events),
+        events=(
+            *(event for part in sources for event in part.events),
+            *missed_by_cuda(gpus or (), answers, environ),
+        ),
         readings=(*(reading for part in sources for reading in part.readings), *reason),
     )
 
@@ -139,14 +143,6 @@ def _listed_gpus(
         problem = f"no driver answered; {len(devices)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
-
-
-def is_listed_by_cuda(gpu: Gpu) -> bool | None:
-    """Whether CUDA lists the GPU; None if the GPU has no UUID or PCI address to compare, as a
-    Jetson's in NVML's list."""
-    if gpu.uuid is None and gpu.pci_bus_id is None:
-        return None
-    return gpu.cuda_index is not None
 
 
 def _with_visibility(

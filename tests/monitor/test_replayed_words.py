@@ -38,27 +38,6 @@ def test_a_log_without_a_utilisation_has_no_verdict(text: str, judged: Judge) ->
     assert "utilization.gpu" in summary["next"]["text"] and "MIG" in summary["next"]["text"]
 
 
-BURSTS = csv(USE, [[f"{CARD}, {use}, 200, 400, 50"] for use in [0, 95, 20, 60, 10] * 12])
-
-
-@each(
-    "command, words, line",
-    [
-        ((), "Let the monitor watch the process too", None),
-        (
-            ("python", "t.py"),
-            "Let the monitor watch the process too",
-            "gpusetup monitor -- python t.py",
-        ),
-    ],
-)
-def test_a_command_after_the_dashes_is_not_asked_for_again(
-    command: tuple[str, ...], words: str, line: str | None, judged: Judge
-) -> None:
-    summary = judged(BURSTS, *command)
-    assert words in summary["next"]["text"] and summary["next"]["command"] == line
-
-
 @each("moments", [1, 60])
 def test_every_idle_gpu_is_named_and_no_pid_is_made_up(moments: int, judged: Judge) -> None:
     summary = judged(csv(f"{USE}, memory.used [MiB], memory.total [MiB]",
