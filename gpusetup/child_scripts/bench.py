@@ -18,8 +18,11 @@ import gc
 import json
 import math
 import os
+import random
 import sys
-from typing import Any, Dict, List
+import time
+from multiprocessing.spawn import prepare
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -31,9 +34,248 @@ if HERE not in sys.path:
 import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import trial_memory  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
-import trial_steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
+
+
+# --- what is trained ---------------------------------------------------------------------------
+
+
+def saved_job(path: str) -> Callable[[], Answer]:
+    """A job that the user's process has saved, as a function without parameters.
+
+    To find classes of the user's script (`__main__`), we run that script under another name, as
+    multiprocessing does.
+    """
+    with open(path + ".json", encoding="utf-8") as file:
+        prepare(json.load(file))
+
+    def build() -> Answer:
+        # The user's own process wrote the file, so loading arbitrary classes from it is safe.
+        job = torch.load(path, weights_only=False)
+        return {name: part for name, part in job.items() if part is not None}
+
+    return build
+
+
+# --- the steps ---------------------------------------------------------------------------------
+
+
+LEAST_SECONDS = 1.0
+"""Steps are timed for at least this long, because a disturbance lasts for many short steps."""
+ROUNDS = 5
+"""Steps are timed in this many rounds."""
+BURSTS = 2
+"""In each round, the timed steps use at least this many batches of each loader worker."""
+LOSS_STEPS = 20
+"""The losses of this many first steps are kept, to compare settings that start with the same seed.
+"""
+MOST_READY = 16
+"""The most batches that loader workers may have ready before steps are timed."""
+
+
+class SettingTrial:
+    """A trial of one setting, ready to run steps."""
+
+    def __init__(self, request: Answer) -> None:
+        random.seed(0)  # the same weights and samples in every trial
+        torch.manual_seed(0)
+        self.device = trial_memory.device_of(request)
+        self.batch_size: int = request["batch"]
+        code = request.get("code")
+        function = steps.function_named(code) if code else saved_job(request["pickle"])
+        self.memory = trial_memory.memory_of(self.device, request)
+        self.job = job = steps.job_for(function, self.batch_size)
+        model = job.model.to(self.device).train()
+        steps.optimizer_of(job)
+        job.batch = self.moved(job.batch)
+        job.model = torch.compile(model) if request.get("compile") else model
+        kind, amp = self.device.partition(":")[0], request.get("amp")
+        self.cast = steps.autocast(kind, amp)
+        # Scale the loss, because in fp16 small gradients would become 0. The initial scale is
+        # small, because a step that is skipped for an overflow leaves the optimizer without states.
+        is_scaled = amp == "fp16" and kind == "cuda"
+        self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if is_scaled else None
+        self.losses: List[Any] = []
+        self.batches: Optional[Iterator[Any]] = None
+        """The batches that the steps train on, one after the other; if None, all steps train on the
+        same batch."""
+
+    def moved(self, batch: Any) -> Any:
+        """The batch, moved to the device."""
+
+        def to_device(leaf: Any) -> Any:
+            # Names and numbers stay on the host.
+            return leaf.to(self.device, non_blocking=True) if hasattr(leaf, "to") else leaf
+
+        return steps.map_leaves(batch, to_device)
+
+    def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
+        """Run one training step; calls `begin` at the start of each phase."""
+        if self.batches is not None:
+            self.job.batch = self.moved(next(self.batches))
+        self.loss = steps.step(self.job, self.cast, begin, self.scaler)
+        # Later losses are from other samples, or from more steps than other settings run.
+        if self.batches is None and len(self.losses) < LOSS_STEPS:
+            self.losses.append(self.loss)
+
+    def read(self) -> Dict[str, Optional[int]]:
+        """Run one step, synchronise after each phase, and return each phase's peak if the device
+        reports it."""
+        peaks: Dict[str, Optional[int]] = {}
+        begun: List[str] = []
+
+        def begin(phase: str) -> None:
+            # The peak so far belongs to the phase that ends now.
+            if begun:
+                peaks[begun[-1]] = self.memory.peak()
+            begun.append(phase)
+            self.memory.begin()
+
+        self.step(begin)
+        return peaks
+
+    def timed(self, count: int) -> float:
+        """The seconds per step, measured over several steps without waiting for the device in
+        between."""
+        began = time.perf_counter()
+        for _ in range(count):
+            self.step()
+        # Wait, because the device may not have finished yet.
+        self.memory.finish()
+        return (time.perf_counter() - began) / count
+
+    def complete_losses(self, step_seconds: float, most_seconds: float) -> None:
+        """Run more steps on the same batch, so that as many losses as possible can be compared. The
+        rest of the time is for the timed steps."""
+        for _ in range(int(min(LOSS_STEPS - len(self.losses), most_seconds / step_seconds))):
+            self.step()
+
+    def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
+        """From now on, take each step's batch from the data set's loader, as in training.
+
+        When the first batch arrives, the workers have some more ready. Use these up first, or the
+        steps would seem faster than the loader is.
+        """
+        dataset = self.job.dataset
+        if workers is None:
+            workers = int(getattr(dataset, "num_workers", 0))
+        # Use a new order in each trial, because the data that the last trial read are in the
+        # system's cache.
+        seed = int.from_bytes(os.urandom(4), "little")
+        self.batches = steps.batches_of(dataset, self.batch_size, workers, seed)
+        ends = time.monotonic() + most_seconds
+        # By default, torch prepares two batches per worker.
+        ready = min(MOST_READY, workers * (getattr(dataset, "prefetch_factor", None) or 2))
+        for _ in range(1 + ready):
+            self.step()
+            if time.monotonic() > ends:
+                break
+        self.memory.finish()
+        return {"workers": workers, "dataset_length": steps.length_of(dataset)}
+
+
+def run_steps(request: Answer) -> Answer:
+    """Run warm-up steps, then steps whose memory is measured until it is steady, and then steps
+    that are timed.
+
+    Without `timed`, the speed comes from the measured steps, which wait after each phase. With
+    `loaded`, the timed steps take their batches from the job's data set, if it has one.
+    """
+    trial = SettingTrial(request)
+    for _ in range(request.get("warm", 1)):
+        trial.step()
+    memory = trial.memory
+    most_seconds = float(request.get("seconds") or 60)
+    ends = time.monotonic() + most_seconds
+    static_bytes = memory.now()
+    rows: List[Dict[str, Optional[int]]] = []
+    seconds: List[float] = []
+    # Measure at least one step, however little time there is.
+    while len(rows) < request["steps"] and (not rows or time.monotonic() < ends):
+        began = time.perf_counter()
+        rows.append(trial.read())
+        seconds.append(time.perf_counter() - began)
+        if trial_memory.is_steady(rows):
+            break
+    loader: Answer = {}
+    busy = None
+    if request.get("timed", True):
+        loader, seconds = timed_steps(trial, request, seconds, ends)
+        busy = memory.busy()
+    trial.batches = None  # ends the loader's workers
+    return {
+        **summary(rows, seconds, request["batch"]),
+        **loader,
+        "static_bytes": static_bytes,
+        "utilization_percent": busy,
+        "loss": finite(trial.loss),
+        "losses": [finite(loss) for loss in trial.losses],
+    }
+
+
+def timed_steps(
+    trial: SettingTrial, request: Answer, seconds_read: List[float], ends: float
+) -> Tuple[Answer, List[float]]:
+    """The loader's settings, if batches come from one, and the seconds per step in several rounds.
+
+    `seconds_read` contains the seconds of the measured steps, from which we estimate how many steps
+    there is time for.
+    """
+    most_steps = request["steps"]
+    step_seconds = min(seconds_read)
+    loader: Answer = {}
+    if request.get("loaded") and trial.job.dataset is not None:
+        # Spend a quarter of the time on the losses, and half of the rest on starting the loader.
+        trial.complete_losses(step_seconds, (ends - time.monotonic()) / 4)
+        loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
+        step_seconds = trial.timed(1)
+        # Workers deliver batches in bursts, one per worker, so rounds of one or two steps would
+        # differ greatly.
+        most_steps = max(most_steps, ROUNDS * BURSTS * loader["workers"])
+    wished = max(most_steps, LEAST_SECONDS / step_seconds)
+    affordable = max(0.0, ends - time.monotonic()) / step_seconds
+    count = int(min(wished, affordable))
+    # A single round would not show how much the times vary.
+    rounds = range(min(ROUNDS, max(2, count)))
+    return loader, [trial.timed(max(1, count // ROUNDS)) for _ in rounds]
+
+
+def finite(loss: Any) -> Optional[float]:
+    """A loss as a number; None for NaN and infinity, which JSON does not support. It may overflow
+    in mixed precision."""
+    number = float(loss)
+    return number if math.isfinite(number) else None
+
+
+def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:
+    """Summarise the steps: the median of their times and the means of their peaks.
+
+    >>> summary([{"forward": 10}, {"forward": 12}], [0.5, 0.5], 8)["phases"]
+    {'forward': 11}
+    """
+    phases = {}
+    for name in rows[0]:
+        known = [size for size in (row[name] for row in rows) if size is not None]
+        # A device reports a phase's peak in every step, or in none.
+        if len(known) == len(rows):
+            phases[name] = sum(known) // len(rows)
+    ordered = sorted(seconds)
+    middle = ordered[len(ordered) // 2]
+    # If there are four times or more, leave out the fastest and the slowest quarter, because a
+    # disturbance of the machine affects only a few steps.
+    quarter = len(ordered) // 4
+    spread = 100 * (ordered[-1 - quarter] - ordered[quarter]) / middle
+    return {
+        "status": "ok",
+        "phases": phases,
+        "peak_bytes": max(map(trial_memory.highest, rows)) if phases else None,
+        "samples_per_second": batch / middle,
+        "spread_percent": spread if len(seconds) > 1 else None,
+    }
+
+
+# --- requests and answers -------------------------------------------------------------------------
 
 
 def run_devices(request: Answer) -> Answer:
@@ -96,7 +338,7 @@ def answer_request(request: Answer) -> Answer:
     try:
         if request["mode"] == "devices":
             return run_devices(request)
-        answer: Answer = trial_steps.run_steps(request)
+        answer = run_steps(request)
     except BaseException as problem:
         # Any exception of the user's code, even SystemExit, is the answer.
         answer = {"status": "error", "detail": description(problem)}
