@@ -40,29 +40,6 @@ import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: 
 
 Answer = Dict[str, Any]
 
-# Codes and names from cuda.h (CUresult) that cuInit may return, depending on the machine's state.
-NAMES = {
-    0: "CUDA_SUCCESS",
-    1: "CUDA_ERROR_INVALID_VALUE",
-    2: "CUDA_ERROR_OUT_OF_MEMORY",
-    3: "CUDA_ERROR_NOT_INITIALIZED",
-    34: "CUDA_ERROR_STUB_LIBRARY",
-    46: "CUDA_ERROR_DEVICE_UNAVAILABLE",
-    100: "CUDA_ERROR_NO_DEVICE",
-    101: "CUDA_ERROR_INVALID_DEVICE",
-    102: "CUDA_ERROR_DEVICE_NOT_LICENSED",
-    214: "CUDA_ERROR_ECC_UNCORRECTABLE",
-    304: "CUDA_ERROR_OPERATING_SYSTEM",
-    800: "CUDA_ERROR_NOT_PERMITTED",
-    801: "CUDA_ERROR_NOT_SUPPORTED",
-    802: "CUDA_ERROR_SYSTEM_NOT_READY",
-    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-    805: "CUDA_ERROR_MPS_CONNECTION_FAILED",
-    806: "CUDA_ERROR_MPS_RPC_FAILURE",
-    807: "CUDA_ERROR_MPS_SERVER_NOT_READY",
-    999: "CUDA_ERROR_UNKNOWN",
-}
 NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
 """Functions that every driver's own libcuda has. A library that lacks one is not a driver's, so its
 answers prove nothing."""
@@ -73,11 +50,18 @@ CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 class Failed(Exception):
     """A call did not return CUDA_SUCCESS."""
 
-    def __init__(self, code: int) -> None:
-        # A newer driver's code may have no name here.
-        name = NAMES.get(code, "error %d" % code)
-        super().__init__(name)
+    def __init__(self, library: Any, code: int) -> None:
+        super().__init__(name_of_code(library, code))
         self.value = code
+
+
+def name_of_code(library: Any, code: int) -> str:
+    """The name of a result in cuda.h, such as CUDA_ERROR_NO_DEVICE, from the library itself. The
+    toolkit's stub has no names."""
+    text = ctypes.c_char_p()
+    if hasattr(library, "cuGetErrorName"):
+        library.cuGetErrorName(code, ctypes.byref(text))
+    return text.value.decode() if text.value else "error %d" % code
 
 
 def mapped_library() -> str | None:
@@ -107,7 +91,7 @@ def call_code(library: Any, name: str, *arguments: Any) -> int:
 def check_call(library: Any, name: str, *arguments: Any) -> None:
     code = call_code(library, name, *arguments)
     if code:
-        raise Failed(code)
+        raise Failed(library, code)
 
 
 def int_value(library: Any, name: str, *arguments: Any) -> int:
@@ -197,7 +181,7 @@ def main() -> Answer:
     answer.update(library=path or None, stub="/stubs/" in path, compat="/compat" in path)
     init_code = call_code(library, "cuInit", 0)
     answer["init"] = init_code
-    answer["init_name"] = NAMES.get(init_code, "error %d" % init_code)
+    answer["init_name"] = name_of_code(library, init_code)
     # The version needs no cuInit.
     fields = VERSION if init_code else (*VERSION, ("devices", read_devices))
     answer.update(driver_answers.read_fields(Failed, fields, library))

@@ -28,6 +28,17 @@ static int nvml_place(int ordinal) {
     return part ? atoi(part) : 0;
 }
 
+EXPORT int cuGetErrorName(int code, const char **name) {
+    switch (code) {
+    case SUCCESS: *name = "CUDA_SUCCESS"; return SUCCESS;
+    case INVALID_VALUE: *name = "CUDA_ERROR_INVALID_VALUE"; return SUCCESS;
+    case NOT_INITIALIZED: *name = "CUDA_ERROR_NOT_INITIALIZED"; return SUCCESS;
+    case 100: *name = "CUDA_ERROR_NO_DEVICE"; return SUCCESS;
+    case INVALID_DEVICE: *name = "CUDA_ERROR_INVALID_DEVICE"; return SUCCESS;
+    case UNKNOWN: *name = "CUDA_ERROR_UNKNOWN"; return SUCCESS;
+    default: return INVALID_VALUE;
+    }
+}
 EXPORT int cuInit(unsigned int flags) {
     int code;
     (void)flags;
