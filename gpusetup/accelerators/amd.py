@@ -132,7 +132,6 @@ WINDOWS_TARGETS = RADEON
 Instinct."""
 
 
-
 def target_of_version(number: int) -> str | None:
     """The target that belongs to the kernel driver's number `gfx_target_version`; None for 0, which
     means a CPU.

@@ -22,8 +22,6 @@ class PciName(Frozen):
     ids: str
 
 
-
-
 class Integrated(Frozen):
     """The integrated GPU of a Jetson chip."""
 
@@ -48,8 +46,6 @@ class JetPack(Frozen):
     """The folder of NVIDIA's own wheels; None if torch's aarch64 wheels support its boards."""
     torch_for: tuple[Capability, ...] = ()
     """The GPUs that torch's aarch64 wheels support under this JetPack."""
-
-
 
 
 class Extension(Frozen):
@@ -99,8 +95,6 @@ def pci_name(device_id: str | None) -> str | None:
             has_full_name = row.name.startswith(("Tesla", "Quadro"))
             return row.name if has_full_name else f"NVIDIA {row.name}"
     return None
-
-
 
 
 def extension(name: str) -> Extension:

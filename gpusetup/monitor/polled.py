@@ -41,7 +41,7 @@ LONGEST_REASON = 200
 def open_nvidia_smi(interval: float) -> Machine:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     system = System()
-    fields = FIELDS
+    fields: Sequence[str] = FIELDS
     try:
         first = smi_gpus(system, fields)
     except SourceEnded:
