@@ -221,13 +221,11 @@ CAUSES = (
     Cause(
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. If an older copy of one "
-        "of these libraries loads first, torch fails or lacks symbols.",
-        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If LD_LIBRARY_PATH "
-        "is not set, check which file was loaded: the file may come from a system package or "
-        "from a second torch",
+        means="torch needs its own cuDNN, cuBLAS and nvJitLink. If an older copy loads first, "
+        "torch fails or lacks symbols.",
+        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If it is not set, "
+        "check which file was loaded: it may come from a system package or from a second torch",
         # Source: ld.so's manual page.
-        explains=("library-missing",),
         before_torch=(Severity.ERROR,),
         events=("ld-library-path-conflict", "foreign-library"),
         where=(
@@ -244,13 +242,10 @@ CAUSES = (
                 title="The program needs a library in version {compiled} or newer, but version "
                 "{loaded} is loaded",
                 plain="The loaded CUDA library is older than the one the program was compiled with",
-                means="A program needs the version that it was compiled with, or a newer minor "
-                "version with the same major version.",
-                text="Upgrade the library in this environment to the version that the program was "
-                "compiled with, or a newer one (pip: `pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
-                "torch in the same environment requires its own version, use a separate "
-                "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
-                "version, remove that folder",
+                text="Upgrade the library in this environment to that version or a newer one "
+                "(pip: `pip install --upgrade 'jax[cuda12]'`; conda: update `cudnn`). If torch in "
+                "the same environment requires its own version, use a separate environment for "
+                "each. Remove folders of another CUDA version from LD_LIBRARY_PATH",
             ),
             Message(
                 having={"library": r"stdc\+\+"},
@@ -293,25 +288,20 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
-        means="libcuda itself tells the program which CUDA version it supports. If the loader "
-        "finds a toolkit's stub or a cuda-compat library first, that library reports a lower "
-        "version than the driver's own.",
-        text="Keep the driver and torch. Check which libcuda is loaded, and remove folders "
-        "called `stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If "
-        "the machine has not been restarted since a driver update, restart it. If another "
-        "library was built for a newer CUDA version, the traceback names that library",
+        means="libcuda tells the program which CUDA version it supports, and a toolkit's stub or "
+        "a cuda-compat library reports a lower version than the driver's own.",
+        text="Keep the driver and torch. Check which libcuda is loaded, and remove folders called "
+        "`stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If the "
+        "machine has not been restarted since a driver update, restart it",
         # Source: CUDA Compatibility guide; ld.so(8).
-        look=(alike.WHICH_LIBCUDA,),
     ),
     Cause(
         "library-not-on-path",
         by_check=True,
         title="The loader does not search the folder of {library}",
-        means="A wheel's libraries are in folders of site-packages that only torch searches. A "
-        "program that loads one of these libraries itself needs the library's folder on its path.",
+        means="A wheel's libraries are in folders of site-packages that only torch searches.",
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
-        "starts. As an alternative, import torch first in the program, because torch loads its "
-        "own CUDA libraries",
+        "starts, or import torch first in the program, because torch loads its own CUDA libraries",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
         way=_folder_on_the_path,
     ),
@@ -320,22 +310,19 @@ CAUSES = (
         by_check=True,
         title="Older DLLs are loaded before torch: {fact}",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
-        "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
-        "DLLs do not start.",
-        text="Keep the installed torch. Import torch first: make `import torch` the first line "
-        "of the program, before the package with the older DLLs. As an alternative, update that "
-        "package",
+        "their own C++ runtime, and if that one is older than torch's, torch's DLLs do not start.",
+        text="Keep the installed torch. Make `import torch` the first line of the program, before "
+        "the package with the older DLLs, or update that package",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
     ),
     Cause(
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
-        means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
-        "the driver. This library is not linked to libcuda, or the loader cannot find libcuda.",
+        means="Functions whose names begin with `cu` belong to the driver's libcuda.so.1.",
         text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
-        "package's project). As a workaround, preload the driver's libcuda: set LD_PRELOAD to its "
-        "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
+        "package's project). As a workaround, set LD_PRELOAD to the driver's libcuda.so.1 (NixOS: "
+        "/run/opengl-driver/lib/libcuda.so.1)",
         # Source: cuda.h (the driver API); ld.so(8).
         look=("ldd {path}",),
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
@@ -350,7 +337,6 @@ CAUSES = (
         "program to see which torch it imports and from where, then start the program with the "
         "right Python",
         # Source: Python documentation, site and sys.path.
-        look=(alike.WHICH_TORCH,),
     ),
     Cause(
         "cuda-lib-missing",
@@ -358,31 +344,28 @@ CAUSES = (
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
-        "needs a version that is not installed. The number in the names of cudart, cublas and "
-        "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
-        "libraries have their own numbers: for example, torch 2.4 and newer includes cuDNN 9, "
-        "and older releases included cuDNN 8.",
+        "needs a version that is not installed. The number in cudart, cublas and nvrtc is the "
+        "CUDA version (libcudart.so.12 is CUDA 12); others have their own (torch 2.4 and newer "
+        "includes cuDNN 9).",
         text="If an extension needs the library (the traceback names the extension's file), "
-        "install the extension's build for torch's CUDA. If no extension needs the library, "
-        "install torch with its libraries. ",
+        "install the extension's build for torch's CUDA. Otherwise, install torch with its "
+        "libraries. ",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
             Message(
                 where=(lambda context: bool(_undeclared(context)),),
                 text="torch's wheel for Jetson needs this library but does not declare it. "
-                "Install the library and add it to the loader's path. Add the second command to "
-                "your start script too",
+                "Install the library and add it to the loader's path, in your start script too",
                 commands=_of_a_jetson,
             ),
             Message(
                 having={"library": CUDNN_8},
                 text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
-                "4.5, which faster-whisper uses, onnxruntime-gpu before 1.19, torch before 2.4). torch "
-                "2.4 and newer includes cuDNN 9. Keep torch, and update that program, or install the "
-                "release for this cuDNN (with torch before 2.4: `ctranslate2==4.4.0`). Add nvidia/cudnn/lib and "
-                "nvidia/cublas/lib of site-packages to LD_LIBRARY_PATH",
-                look=("pip list",),
+                "4.5, which faster-whisper uses, onnxruntime-gpu before 1.19). torch 2.4 and "
+                "newer includes cuDNN 9. Keep torch, and update that program, or install the "
+                "release for this cuDNN (with torch before 2.4: `ctranslate2==4.4.0`). Add "
+                "nvidia/cudnn/lib and nvidia/cublas/lib of site-packages to LD_LIBRARY_PATH",
             ),
             Message(
                 having={"module": ""},
@@ -404,9 +387,9 @@ CAUSES = (
             ),
             Message(
                 where=(_is_anothers,),
-                text="Another package, not torch, needs this library, because that package was "
-                "built for another CUDA version (the traceback names its file). Install the "
-                "package's build for torch's CUDA version, or rebuild the package here",
+                text="Another package, not torch, needs this library, because it was built for "
+                "another CUDA version (the traceback names its file). Install the package's build "
+                "for torch's CUDA version, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),
@@ -452,10 +435,10 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton that fits this torch",
-        means="torch for Linux needs the triton package in exactly one release. The package is missing, "
-        "broken, or of another release; or the driver does not respond to Triton.",
-        text="Keep torch, and install the release of triton that it requires (`pip check` names it). "
-        '`python -c "import triton"` shows why Triton cannot be imported',
+        means="torch for Linux needs triton in exactly one release, which is missing, broken or "
+        "another one; or the driver does not respond to Triton.",
+        text="Keep torch, and install the release of triton that it requires (`pip check` names "
+        'it). `python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
         events=("triton-missing", "triton-missing-windows"),
         where=(no(ON_WINDOWS), no(ON_MACOS)),
@@ -472,10 +455,8 @@ CAUSES = (
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
-        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1, or "
-        "create a link called libcuda.so next to it",
+        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1",
         # Source: Triton's sources (build.py, driver.py).
-        explains=("triton-no-compiler",),
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
             says(r"(?P<lacks>Python\.h): No such file", unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building", example="main.c:3:10: fatal error: Python.h: No such file or directory"),
@@ -488,7 +469,6 @@ CAUSES = (
     Cause(
         "triton-no-compiler",
         title="torch.compile needs a C compiler, but there is none on PATH",
-        means="Triton builds a small helper program with the compiler.",
         text="Install a C compiler (gcc), or set CC to an installed one",
         commands=("package gcc",),
         needs_root=True,
@@ -518,8 +498,7 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchvision was built for another torch",
-        means="torchvision's operators are compiled for one torch release and one CUDA version, so "
-        "updating only one of the two packages breaks them.",
+        means="torchvision's operators are compiled for one torch release and one CUDA version.",
         text="Install the torchvision version that matches your torch, from the same index",
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
@@ -542,8 +521,7 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchaudio was built for another torch",
-        means="Each torchaudio release needs one particular torch release. 2.11 is the last "
-        "release of torchaudio.",
+        means="Each release needs one torch release. torchaudio 2.11 is the last.",
         text="Install the torchaudio version that matches your torch, from the same index",
         says=(
             says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),
@@ -599,8 +577,8 @@ CAUSES = (
         "mkl-version-mismatch",
         certain_if=proofs.message_states_it,
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
-        "it.",
+        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent, which older conda builds of torch "
+        "need.",
         text="Install an older MKL in this environment, or install torch with pip",
         # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),

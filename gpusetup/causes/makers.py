@@ -51,8 +51,8 @@ CAUSES = (
         by_check=True,
         plain="The kernel driver of the AMD or Intel GPU is not loaded",
         title="The kernel driver of {who} is not loaded",
-        means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
-        "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
+        means="ROCm and Level Zero reach the GPU through a device node, which only the kernel "
+        "driver (amdgpu, i915 or xe) creates.",
         text="Load the driver",
         # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
         # WSL with ROCm"; Linux, drivers/gpu/drm.
@@ -65,8 +65,8 @@ CAUSES = (
         by_check=True,
         plain="The container was not given the AMD or Intel GPU",
         title="This container was not given the GPU of {who}",
-        means="A container has only the device nodes that you give it when it starts. `--gpus "
-        "all` is an NVIDIA option and adds none of these.",
+        means="A container has only the device nodes that it is given. `--gpus all` is an NVIDIA "
+        "option and adds none of these.",
         text="Start the container with the device nodes",
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
         explains=("amd-gpu", "intel-gpu"),
@@ -78,7 +78,7 @@ CAUSES = (
         plain="This user has no permission to open the AMD or Intel GPU",
         title="This user has no permission to open {node}",
         means="The render and video groups own /dev/kfd and the render nodes. The driver is "
-        "running, so reinstalling torch changes nothing.",
+        "running.",
         text="Join the render and video groups",
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         explains=("amd-gpu", "intel-gpu"),
@@ -89,9 +89,8 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
-        means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target (10.3.0 means gfx1030), so the runtime looks for kernels that "
-        "do not run here.",
+        means="The installed torch has kernels for this GPU, but the variable names another "
+        "target (10.3.0 means gfx1030).",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
@@ -114,8 +113,8 @@ CAUSES = (
         by_check=True,
         title="{torch_name} has no kernels for the {who}",
         plain="torch's ROCm build has no kernels for this GPU",
-        means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
-        'the GPU, but the first operation fails with "invalid device function".',
+        means="A kernel runs only on the GPU target (gfx…) that it was compiled for: the first "
+        'operation fails with "invalid device function".',
         text="Install a build that has kernels for the GPU",
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
         # notes (4.5 was the last with gfx803).
@@ -127,9 +126,9 @@ CAUSES = (
         "maker-libraries-mixed",
         check=CheckCommand("echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'", "/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
         title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
-        means="These libraries fit only those of the same release, and PyTorch's wheels bring "
-        "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "
-        "torch, one library lacks a function that another one calls.",
+        means="These libraries fit only those of the same release. After a partial update, or if "
+        "LD_LIBRARY_PATH names another ROCm, oneAPI or torch, one lacks a function that another "
+        "calls.",
         text="Use one prebuilt torch with the libraries that it brings",
         # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
         # PyTorch, "Getting Started on Intel GPU".
@@ -181,13 +180,12 @@ CAUSES = (
                 where=(_lacks_the_kernels,),
                 title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
-                means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),
                 title="A ROCm build is installed, but it finds no GPU that it can use",
-                means="The build is the right kind for an AMD GPU. It reaches the GPU through the "
-                "kernel driver and its device nodes, so look there before you reinstall anything.",
+                means="It reaches the GPU through the kernel driver and its device nodes, so look "
+                "there before you reinstall anything.",
             ),
         ),
         formerly=("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"),
@@ -208,13 +206,12 @@ CAUSES = (
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
                 means="torch's XPU build needs Intel's driver and runtime; other builds do not "
-                "have the device xpu at all.",
+                "have the device at all.",
             ),
             Message(
                 where=(_xpu_works,),
                 title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
-                means="torch's XPU build works here. However, the program is written for CUDA "
-                "only.",
+                means="The program is written for CUDA only.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),
