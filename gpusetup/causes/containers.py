@@ -9,11 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import (
-    ON_WINDOWS,
-    in_an_image_build,
-    job_without_gpu,
-)
+from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -44,8 +40,7 @@ START_WITH_GPU = {
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(
-        text="On the host, give the container the GPU with `lxc config device add`, followed by "
-        "the container's name and `gpu gpu`"
+        text="On the host, give the container the GPU: `lxc config device add CONTAINER gpu gpu`"
     ),
     "none": DOCKER,
     "docker": DOCKER,
@@ -81,17 +76,11 @@ BY_DNF = lines(
     "| sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo"
 )
 
-BY_ZYPPER = lines(
-    f"sudo zypper addrepo {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo",
-    "sudo zypper --gpg-auto-import-keys refresh",
-)
-
 REPOSITORY = {
     "ubuntu": BY_APT,
     "debian": BY_APT,
     "fedora": BY_DNF,
     "rhel": BY_DNF,
-    "suse": BY_ZYPPER,
 }
 """A distribution -> the commands that add NVIDIA's repository (from the toolkit's guide, November
 2026). Arch's own repositories have the package."""
@@ -100,7 +89,9 @@ REPOSITORY = {
 def toolkit_commands(context: RuleContext) -> Lines:
     """The commands that install NVIDIA's container toolkit on the host and configure the engine."""
     if ON_WINDOWS(context):
-        return BY_DESKTOP
+        return lines(
+            "wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi"
+        )
     os = context.os
     family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
     repository = REPOSITORY.get(family, ())
@@ -128,8 +119,6 @@ def node_commands(context: RuleContext) -> Lines:
             )
     return ()
 
-
-BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
 
 CONFIGURED = {
     "docker": lines(
@@ -169,8 +158,7 @@ CAUSES = (
         "without a GPU.",
         text="Find out what sets the variable (a shell profile, a service, or a line with "
         "os.environ in the program), and remove the setting there, or set it to the GPUs' "
-        "numbers, counted from 0. If a scheduler sets it, request a GPU from the scheduler "
-        "(Slurm: `--gres=gpu:1`)",
+        "numbers, counted from 0. If a scheduler sets it, request a GPU from the scheduler",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
             "cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed",
@@ -185,7 +173,7 @@ CAUSES = (
                 where=(lambda context: bool(job_without_gpu(context)),),
                 title="The Slurm job did not request a GPU, so Slurm hides all GPUs from it",
                 text="Request a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
-                "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
+                "line (`--gres=gpu:1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
         ),

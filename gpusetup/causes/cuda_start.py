@@ -86,12 +86,6 @@ def _chosen(context: RuleContext) -> Lines:
     return ()
 
 
-DESKTOP_PROFILE = (
-    r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
-    r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
-)
-"""A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
-
 CAUSES = (
     Cause(
         "libcuda-missing",
@@ -345,8 +339,6 @@ CAUSES = (
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         says=(
             says("device context 801", code="801"),
-            says(rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported", code="801"),
-            says(rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}", code="801"),
         ),
     ),
     Cause(

@@ -60,16 +60,11 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     return Fix(text=text)
 
 
-LACKING = "cuda-lib-missing"
-
-RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
-"""The file name of the CUDA runtime, with its version. A zero after the dot is not matched, because
-`11.0` is the file's version for every CUDA 11."""
-
-
 def _named(context: RuleContext) -> str:
     """The names of the missing libraries, separated by spaces."""
-    return " ".join([event.values.get("library", "") for event in events(context, LACKING)])
+    return " ".join(
+        [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
+    )
 
 
 def _is_anothers(context: RuleContext) -> bool:
@@ -80,9 +75,8 @@ def _is_anothers(context: RuleContext) -> bool:
         return True
     if failing_package(context) not in ("", "torch", "nvidia"):
         return True
-    runtime = re.search(RUNTIME_FILE, _named(context))
-    cuda = cuda_needed(torch)
-    return bool(cuda and runtime and not cuda.startswith(runtime[1]))
+    library = re.search(OF_CUDAS_NUMBER, _named(context))
+    return bool(cuda_needed(torch) and library and not _torch_brings_it(context))
 
 
 OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
@@ -134,10 +128,6 @@ def _of_a_jetson(context: RuleContext) -> Lines:
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
-
-WHISPER = r"(?:whisper|ctranslate2)"
-
-LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
 
 def _triton_windows(context: RuleContext) -> Lines:
@@ -405,8 +395,6 @@ CAUSES = (
             says(r"(?:Required library version not found: |Configured CUDA binary not found at \S{0,200}?)(?P<library>libbitsandbytes_\w+\.(?:so|dll))", example="Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so", module="bitsandbytes"),
             says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found|cuda setup failed despite gpu being available", example="CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...", module="bitsandbytes"),
             says(r"Could not load library (?P<library>cu\w+\.dll)", example="Could not load library cudnn_ops_infer64_8.dll. Error code 126"),
-            says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
-            says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
             says(rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)", ".so", unless="dlerror|Ignore above|CUDA_SETUP|did not contain", example="RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"),
             says(r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)", lacks="a DLL", example='[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"'),
             says(r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'", module="llama-cpp-python", example="RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)"),

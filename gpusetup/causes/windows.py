@@ -40,8 +40,6 @@ REMOVAL = {
         "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
         "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
     ),
-    "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
-    "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
 """A distribution -> the command that removes the driver's packages but keeps CUDA and the container
 tools."""
