@@ -73,15 +73,6 @@ def extension_of(messages: Events) -> str | None:
     return None
 
 
-KERNEL_PACKAGES = (
-    r"(?:bitsandbytes|flash_attn|xformers|sgl_kernel|vllm|sglang|aiter|apex|deepspeed|exllamav2"
-    r"|causal_conv1d|mamba_ssm|torch_scatter|torch_sparse|torch_cluster|torchao|auto_gptq|gptqmodel"
-    r"|awq_ext|transformer_engine|spconv|ctranslate2|onnxruntime|llama_cpp)"
-)
-"""The folders of packages whose compiled libraries contain kernels for GPUs."""
-OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nccl|gemm|quant))\w+"
-"""A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
-
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 
 BESIDE = (
@@ -246,9 +237,6 @@ CAUSES = (
             says(rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol"),
             says(rf"dlopen\((?:[^()]{{0,200}}/)?(?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})(?:\.[\w-]{{1,40}}){{0,3}}, \w{{1,10}}\): Symbol not found: (?P<symbol>{TORCH_SYMBOL})", "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
             says(rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
-            # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
-            # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
             says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)", example="ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
         ),
     ),
