@@ -17,12 +17,11 @@ from gpusetup.accelerators.amd import (
     BUILT_FOR_ROCM,
     DROPPED,
     FIRST_ROCM,
-    FIRST_TORCH,
     INDEX_OF_AMD,
     LAST_ROCM,
+    RADEON,
     RELATIVES,
     SERVED_CARDS,
-    WINDOWS_TARGETS,
     WSL_TARGETS,
     amd_name,
     device_extras,
@@ -152,7 +151,7 @@ def pytorchs_index(target: str | None) -> str:
 def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     """Install AMD's own wheels for a target; without commands if AMD's index lacks its kernels."""
     extras = device_extras([target])
-    if not extras or (on(context, "windows") and target not in WINDOWS_TARGETS):
+    if not extras or (on(context, "windows") and target not in RADEON):
         this_gpu = f"this GPU ({target})" if target else "this GPU"
         return Fix(
             text=f"AMD's list of PyTorch wheels has none for {this_gpu}. torch's CPU build "
@@ -203,8 +202,8 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         return from_amds_index(context, target)
     if target in BUILT_FOR:
         last = LAST_ROCM.get(target)
-        since = FIRST_TORCH.get(target) or FIRST_ROCM.get(target)
-        why = f" since {'torch' if target in FIRST_TORCH else 'ROCm'} {since}" if since else ""
+        since = FIRST_ROCM.get(target)
+        why = f" since ROCm {since}" if since else ""
         if last:
             why = f" up to ROCm {last}, the last whose rocBLAS has files for it"
         installed = f" The installed one is for ROCm {rocm}." if rocm else ""
@@ -306,11 +305,7 @@ def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
     target, rocm = board_of(context)[1], rocm_of_wheel(context)
-    may_fit = (
-        target is None
-        or not rocm
-        or has_kernels(target, rocm, context.torch.version or "") is not False
-    )
+    may_fit = target is None or not rocm or has_kernels(target, rocm) is not False
     # HIP's own words about memory show a ROCm build whose version the text does not have.
     hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
     finds_none = bool(events(context, "no-hip-gpus"))
