@@ -129,14 +129,6 @@ def candidates(
     return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
 
 
-def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version with the label of the build's backend, as on torch's index. Packages and builds
-    without labels (torch's wheels for macOS) keep the plain version."""
-    if name not in FAMILY or not build.labelled:
-        return version
-    return f"{version.partition('+')[0]}+{build.backend}"
-
-
 # --- by the table ---------------------------------------------------------------------------------
 
 
@@ -152,7 +144,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), companion_table().project(name)
         if version:
-            version, asked = labelled(name, version, build), name != "torch"
+            version, asked = build.labelled_version(version), name != "torch"
             packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
@@ -394,9 +386,12 @@ class Search:
         for name, release in answer.packages.items():
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
             extras = Requirement(self.asked[name]).extras if name in self.asked else ()
+            version = release.version
+            if name in FAMILY:
+                version = build.labelled_version(version)
             package = JointPackage(
                 name=name,
-                version=labelled(name, release.version, build),
+                version=version,
                 index_url=torch_index if is_of_torch_index else None,
                 asked=name in self.asked,
                 extras=tuple(sorted(extras)),

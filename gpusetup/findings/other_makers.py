@@ -138,7 +138,7 @@ def no_kernels(context: RuleContext) -> Findings:
         yield seen(context, "rocm-override-wrong", "environment", text)
     version = context.torch.version or ""
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
-    if not (rocm and targets) or any(has_kernels(t, rocm, version) is not False for t in targets):
+    if not (rocm and targets) or any(has_kernels(t, rocm) is not False for t in targets):
         return
     # A person who set the override chose the kernels of a related target on purpose.
     if value and any(target in RELATIVES for target in targets):
