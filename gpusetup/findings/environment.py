@@ -36,7 +36,6 @@ from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import lines
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -365,9 +364,10 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
         )
         return Fix(text=text, needs=unread)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
-    which = lines('python -c "import torch; print(torch.__version__, torch.__file__)"')
+    ask = "import torch; print(torch.__version__, torch.__file__)"
+    which = paste.command(context, paste.python(context), "-c", ask)
     way = paste.install_torch(context, f"Install torch and {name} together. ")
-    return replace(way, looks=paste.look(look, *which))
+    return replace(way, looks=paste.look(look, which))
 
 
 def pairs(context: RuleContext) -> Findings:

@@ -120,8 +120,7 @@ def has_own_environment(context: RuleContext) -> bool:
 
 
 def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
-    """A program shipped as one executable, with Python and torch inside, or a package in a store
-    that only its package manager may write."""
+    """A program shipped as one executable, with Python and torch inside."""
     for event in events(context, "packaged-program"):
         name = event.values.get("program", "the program")
         return EnvironmentOwner(
@@ -130,15 +129,6 @@ def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
             "GPU), or run the program from its source",
             holds_all_packages=True,
         )
-    for event in events(context, "failing-file"):
-        if event.values.get("place") == "store":
-            package = event.values.get("package", "the package")
-            return EnvironmentOwner(
-                because=f"{package} is in the store of Nix or Guix",
-                way="pip cannot change it: choose another release or override its build in the "
-                "system's configuration",
-                holds_all_packages=True,
-            )
     return None
 
 
