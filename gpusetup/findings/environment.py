@@ -6,7 +6,6 @@ from __future__ import annotations
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
-from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
@@ -30,6 +29,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
@@ -309,7 +309,7 @@ def companions(context: RuleContext) -> Findings:
     names: tuple[Name, ...] = ("torchvision", "torchaudio")
     for name in names:
         cause = f"{name}-mismatch"
-        messages, difference = events(context, cause), _difference(context, name)
+        messages, torch, listed = events(context, cause), context.torch, package(context, name)
         is_weak = False
         if not messages and name == "torchvision":
             messages = events(context, IMAGE_WARNING)
@@ -317,32 +317,14 @@ def companions(context: RuleContext) -> Findings:
         if not messages:
             # torch computes although versions differ: the companion fails when it is used.
             is_weak = bool(context.torch.cuda_available)
-        if messages or difference:
-            pair = f"{name} does not belong to this torch{difference}"
+        differs = companion_fits(context, name) is False
+        if messages or differs:
+            pair = f"{name} does not belong to this torch"
+            if differs and listed:
+                pair += f" {torch.version or torch.backend}: {name} {listed.version}"
             fix = _companion_fix(context, name)
             evidence = (*messages, shown(context, "packages", pair))
             yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
-
-
-def _difference(context: RuleContext, name: Name) -> str:
-    """How a companion does not fit torch (release, CUDA or backend); "" if it fits.
-
-    It is the end of the sentence "NAME does not belong to this torch".
-    """
-    torch, companion, catalog = context.torch, package(context, name), context.catalog
-    if companion is None:
-        return ""
-    release = catalog.release_of(torch.version) if torch.version else None
-    if release and serves_torch(catalog, name, companion.version, release.torch) is False:
-        return f" {torch.version}: {name} {companion.version}"
-    if not torch.backend:
-        return ""
-    # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
-    # conda's packages have builds of their own.
-    is_wheel = not is_report(context) and companion.installer != "conda"
-    platform = f"{context.os.family}-{context.os.machine}" if is_wheel else None
-    fits = serves_backend(catalog, name, companion.version, torch.backend, platform)
-    return f": it is not built for {torch.backend}" if fits is False else ""
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:

@@ -7,7 +7,6 @@ import re
 from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import RECORDS
 from gpusetup.causes.wheels import good_python
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
@@ -87,23 +86,12 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and context.choice.build is None:
         return paste.jetson_fix(context)
-    tags = re.search(r"-cp(\d)(\d{1,2})t?-", requested)
-    if cause == "python-no-wheel" and tags:
-        python = f"{tags[1]}.{tags[2]}"
-        text = (
-            f"This file is for 64-bit Python {python}: create an environment with that Python, "
-            "or let the installer choose the file for yours"
-        )
-        return paste.with_python(context, python, text)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
         return makers.native_python(context)
-    if context.choice.build is None:
-        if cause == "no-wheel-for-platform":
-            return Fix(text=RECORDS["no-wheel-for-platform"].text)
-        if cause == "glibc-too-old":
-            return None
+    if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
+        return None
     why = "Install a release that has a wheel for this system. "
     return makers.first_install(context) or paste.install_torch(context, why)
 
@@ -142,18 +130,17 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
     torch = torch_of(context.catalog, name, exact)
-    if torch is None and context.snapshot.python.version and context.choice.build:
-        return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    python = good_python(context)
-    if torch:
+    python, instead = good_python(context), "ask for a torch that has wheels for this one"
+    if of_file := re.search(r"-cp(\d)(\d{1,2})t?-", requested):
+        python, instead = f"{of_file[1]}.{of_file[2]}", "let the installer choose the file"
+    elif torch:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.
         tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
         python = max(tags, key=parsed, default=context.catalog.last_python(torch)) or python
-    text = (
-        f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
-        "for this one"
-    )
+    elif context.snapshot.python.version and context.choice.build:
+        return paste.install_torch(context, "Other releases have wheels for this Python. ")
+    text = f"Create an environment with a 64-bit CPython {python}, or {instead}"
     return paste.with_python(context, python, text)
 
 
