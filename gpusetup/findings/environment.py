@@ -12,7 +12,6 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
 from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
-from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_was_refused,
@@ -21,9 +20,7 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     in_container,
-    is_cuda_build,
     is_report,
-    on,
     package,
     packages,
     says_nothing_else,
@@ -181,26 +178,6 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         yield finding(context, "torch-sees-no-gpu", messages)
 
 
-NAMES_SHOWN = 3
-"""How many packages a title lists."""
-
-
-def cuda_lib_missing(context: RuleContext) -> Findings:
-    """A CUDA library that torch needs is missing or incomplete."""
-    torn = [
-        (installed.name, installed.version)
-        for installed in context.snapshot.packages or ()
-        if installed.name.startswith("nvidia-") and installed.intact is False
-    ]
-    if not torn:
-        return
-    again = ("install", "--force-reinstall", "--no-deps", *exactly(torn))
-    fix = Fix(text="Reinstall these packages", commands=(paste.pip(context, *again),))
-    names = ", ".join(name for name, _ in torn[:NAMES_SHOWN])
-    text = f"{names}: files are missing"
-    yield seen(context, "cuda-lib-missing", "packages", text, fix=fix, library=names)
-
-
 def interpreter(context: RuleContext) -> Findings:
     """No torch can be installed for this Python, on this system, or with this libc."""
     os, python, torch = context.os, context.snapshot.python, context.torch
@@ -259,8 +236,7 @@ def environment(context: RuleContext) -> Findings:
 
 
 def host(context: RuleContext) -> Findings:
-    """The host lacks space for an install or for the workers of a DataLoader, or has no compiler
-    for Triton."""
+    """The host lacks space for an install or for the workers of a DataLoader."""
     machine = context.snapshot
     messages = events(context, "pip-cache-disk-full")
     disks = [
@@ -276,11 +252,6 @@ def host(context: RuleContext) -> Findings:
     if shared_memory is not None and shared_memory <= GIB and in_container(context):
         text = f"/dev/shm is {gib(shared_memory)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
-    # A text does not show which compilers a machine has. On Linux, Triton compiles with gcc.
-    lacks_compiler = machine.packages is not None and machine.toolkit.compiler is None
-    may_compile = on(context, "linux") and not is_report(context) and is_cuda_build(machine.torch)
-    if lacks_compiler and may_compile and has_nvidia(context):
-        yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 
 SETTINGS = {
@@ -395,7 +366,6 @@ RULES = (
     torch_cpu_build,
     foreign_wheel,
     torch_sees_no_gpu,
-    cuda_lib_missing,
     interpreter,
     environment,
     host,

@@ -108,18 +108,13 @@ FOREIGN = (
         (f"### GPU\n\nNVIDIA RTX 3060\n{NO_DRIVER}", "driver-missing", "driver", "rocm"),
         # Who must act.
         (
-            'docker: error gathering device information while adding custom device "/dev/kfd": no '
-            "such file or directory.\nRX 6800, docker run --device /dev/kfd rocm/pytorch",
-            "maker-driver-not-loaded", "modprobe amdgpu", "docker run",
-        ),
-        (
             "Intel Arc A310. In the LXC container: ls: cannot access '/dev/dri': No such file or "
             "directory\ntorch 2.8.0+xpu: torch.xpu.is_available() is False",
-            "container-no-maker-gpu", "Device Passthrough", "docker run",
+            "intel-gpu", "in a container, give it /dev/dri", "docker run",
         ),
         (
             "Unable to open /dev/kfd read-write: Permission denied\nGPU: Radeon RX 7900 XTX\n",
-            "maker-device-permission", "sudo usermod -aG render,video", "pip install",
+            "amd-gpu", "sudo usermod -aG render,video", "pip install",
         ),
         # The right build, or the variable with which the installed one runs.
         (f"RX 5700 XT (gfx1010), Ubuntu 24.04\ntorch 2.9.1+rocm6.4\n{INVALID}", "amd-gpu",
