@@ -62,13 +62,6 @@ class DriverBranch(Frozen):
     branch: int
 
 
-class Repository(Frozen):
-    """A distribution and those of its releases for which NVIDIA's repository has a folder."""
-
-    id: str
-    releases: str
-
-
 class Extension(Frozen):
     """A package with compiled extensions of torch."""
 
@@ -142,8 +135,3 @@ def extension(name: str) -> Extension:
 def extension_modules() -> Mapping[str, str]:
     """Maps each compiled module to the package that it belongs to."""
     return {module: row.name for row in facts(Extension) for module in row.modules}
-
-
-def has_repository(id: str, release: str) -> bool:
-    """Whether NVIDIA's own repository has a folder for a distribution's release."""
-    return any(row.id == id and release in row.releases.split() for row in facts(Repository))

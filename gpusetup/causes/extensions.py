@@ -23,8 +23,7 @@ from gpusetup.evidence.context import (
     on,
     says_nothing_else,
 )
-from gpusetup.fixes import paste, system_packages
-from gpusetup.fixes.drivers import cuda_repository
+from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (
     COMPILED_MODULE,
@@ -131,10 +130,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
-    by_the_system = bool(commands) and not _by_conda(context)
-    return Fix(
-        text=sentence, commands=commands, looks=() if cuda else question, needs_root=by_the_system
-    )
+    return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 
 ASKED_OF_TORCH = (
@@ -163,8 +159,8 @@ def _torch_was_asked(context: RuleContext) -> bool:
 WHEELS_NEED_NONE = (
     "torch's wheels include all parts of CUDA that they need, so you do not need nvcc to use the "
     "GPU. Only if you compile CUDA code yourself, install the toolkit of torch's CUDA version "
-    "and set CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which "
-    "sets CUDA_PATH)"
+    "and set CUDA_HOME to it (https://developer.nvidia.com/cuda-toolkit-archive; on Windows it sets "
+    "CUDA_PATH itself)"
 )
 
 
@@ -176,20 +172,14 @@ def _by_conda(context: RuleContext) -> bool:
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that install the toolkit of one CUDA version and set the variable that tells
-    builds where it is."""
+    """The commands that set the variable which tells builds where the toolkit of one CUDA version
+    is; in conda's environments, they also install it."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):
         home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
-    package = f"cuda-toolkit-{minor.replace('.', '-')}"
-    return (
-        *cuda_repository(context.os),
-        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
-        *paste.toolkit_home(context, minor),
-        *lines("nvcc --version"),
-    )
+    return (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
 
 
 CAUSES = (
@@ -466,8 +456,8 @@ CAUSES = (
         text="Run `gpusetup resolve NAME` to look for a prebuilt wheel of the extension. If the "
         "extension is optional, do not install it. If a package needs the toolkit when it is "
         "imported, update that package. To build the extension, install the CUDA toolkit of "
-        "torch's CUDA version and set CUDA_HOME to it (Windows: "
-        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
+        "torch's CUDA version and set CUDA_HOME to it "
+        "(https://developer.nvidia.com/cuda-toolkit-archive; on Windows it sets CUDA_PATH itself)",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
