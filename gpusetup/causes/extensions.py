@@ -23,8 +23,7 @@ from gpusetup.evidence.context import (
     on,
     says_nothing_else,
 )
-from gpusetup.fixes import paste, system_packages
-from gpusetup.fixes.drivers import cuda_repository
+from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (
     COMPILED_MODULE,
@@ -122,10 +121,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
-    by_the_system = bool(commands) and not _by_conda(context)
-    return Fix(
-        text=sentence, commands=commands, looks=() if cuda else question, needs_root=by_the_system
-    )
+    return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 
 ASKED_OF_TORCH = (
@@ -159,20 +155,14 @@ def _by_conda(context: RuleContext) -> bool:
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that install the toolkit of one CUDA version and set the variable that tells
-    builds where it is."""
+    """The commands that set the variable which tells builds where the toolkit of one CUDA version
+    is; in conda's environments, they also install it."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):
         home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
-    package = f"cuda-toolkit-{minor.replace('.', '-')}"
-    return (
-        *cuda_repository(context.os),
-        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
-        *paste.toolkit_home(context, minor),
-        *lines("nvcc --version"),
-    )
+    return (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
 
 
 CAUSES = (

@@ -15,7 +15,6 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -180,10 +179,11 @@ CAUSES = (
         title="The system's glibc is too old: version {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 since torch 2.6.",
-        text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
+        text="Use a newer distribution, or a container with one. Do not replace the system's glibc. "
+        "If another package than torch needs it, a release of that package for an older system is "
+        "enough",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         explains=("torch-missing", "torch-half-installed", "library-missing"),
-        way=newer_glibc,
         says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
     ),
     Cause(

@@ -163,7 +163,7 @@ NO_FAILURES = frozenset(
     "trainer-named bare-yes gpu-unused ran-alone "
     "remedy-tried "
     "nccl-on-a-bridge output-shown program-crashed "
-    "no-root-rights cloud-machine "
+    "cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "
