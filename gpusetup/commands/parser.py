@@ -2,8 +2,7 @@
 
 Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `Question` (the record
 of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
-lists their modules. Only the requested command is imported. `documents.py` contains the types of
-the commands' JSON documents.
+lists their modules. Only the requested command is imported.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 """Commands whose modules are in other folders, because they import `gpusetup.api`, which itself
 imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
-"""Commands that only print text, without `--json` and `--schema`."""
+"""Commands that only print text, without `--json`."""
 SCREEN_WORDS = ("--no-color", "-v", "--verbose")
 """Options that may also follow the command. They take no values, because a value could be mistaken
 for that of another option."""
@@ -203,21 +202,8 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         add = child.add_argument_group("common").add_argument
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
-        add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
     return child
-
-
-class _Schema(argparse.Action):
-    """The `--schema` option, which prints the JSON schema of a command's documents and exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        import json
-
-        from gpusetup.commands.documents import schema_of
-
-        streams.put(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
-        parser.exit(0)
 
 
 def _examples(lines: Sequence[str]) -> str:
