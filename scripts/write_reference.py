@@ -31,10 +31,8 @@ def commands() -> Iterator[tuple[Path, str]]:
 
     summaries: dict[str, str] = {}
     for name, what in COMMANDS.items():
-        actions = getattr(command(name), "ACTIONS", None)
-        summaries |= (
-            {f"{name} {a}": does for a, does in actions.items()} if actions else {name: what}
-        )
+        actions = getattr(command(name), "ACTIONS", {})
+        summaries |= {f"{name} {action}": does for action, does in actions.items()} or {name: what}
     parts = [GENERATED, "# Commands\n"]
     for name, what in summaries.items():
         child = parser_of(name)
