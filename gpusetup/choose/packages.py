@@ -47,7 +47,7 @@ from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
@@ -268,7 +268,7 @@ class Search:
                     return self._set(build, answers[-1])
                 if answers[0].unknown:
                     # A file that is not read may name an index that has the package.
-                    by_uv = setting("UV_INDEX", "URL", shell_for(OWN_SYSTEM))
+                    by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
                     raise refusal(
                         f"None of the indexes has {' or '.join(answers[0].unknown)}",
                         *self.index.places,
