@@ -47,7 +47,7 @@ from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, JointPackage, TorchBuild
 from gpusetup.model.frozen import Frozen, Text, replace
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
@@ -274,7 +274,7 @@ class Search:
         """Raise Unsatisfiable if no index has one of the packages in any version."""
         if answer.unknown:
             # A file that is not read may name an index that has the package.
-            by_uv = setting("UV_INDEX", "URL", shell_for(OWN_SYSTEM))
+            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
             raise refusal(
                 f"None of the indexes has {' or '.join(answer.unknown)}",
                 *self.index.places,
