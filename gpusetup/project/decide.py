@@ -71,38 +71,20 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
 
     Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
     """
+    environment = marker_environment(host.machine)
     chosen: Variant | None = None
-    requests: list[Requested] = []
-    limits: list[Requested] = []
-    later: list[Later] = []
-    # The backends that the files name, each with its place: the first of which a build fits wins.
-    named: list[tuple[str, str]] = []
-    notes: list[str] = []
+    # What counts of each file on this machine.
+    here: list[Ask] = []
     for ask in asks:
-        if keeps_image(ask):
-            others = " ".join(one.name for one in ask.of())
-            raise Unsatisfiable(
-                f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
-                hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
-            )
+        refuse_image(ask)
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
-        here = ask.counting(marker_environment(host.machine), variant.name if variant else None)
-        requests += here.requests
-        limits += here.limits
-        later += here.later
-        # An index for sources only serves the packages that name it.
-        own = [source.index for source in ask.sources]
-        backends = (
-            *((one.backend, one.place) for one in here.later),
-            (ask.backend, f"{ask.path}'s CUDA"),
-            (source_backend(here), ask.path),
-            *((one.backend, one.place) for one in ask.indexes if one.name not in own),
-            # Last, the index that the project names for other systems only.
-            (source_backend(ask), ask.path),
-        )
-        named += [(backend, place) for backend, place in backends if backend]
-        notes += notes_of(ask)
+        here.append(ask.counting(environment, variant.name if variant else None))
+    requests = [one for file in here for one in file.requests]
+    limits = [one for file in here for one in file.limits]
+    later = tuple(one for file in here for one in file.later)
+    notes = [note for ask in asks for note in notes_of(ask)]
+    named = [one for pair in zip(asks, here, strict=True) for one in named_backends(*pair)]
     bounds = bounds_of([*requests, *limits], later, catalog)
     torch = bounds.torch
     if torch:
@@ -126,8 +108,24 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if bounds.place and host.facts.presence != "none":
         backend = bounds.backend or next((backend for backend, _ in named), None)
         refuse_unfit(wish, bounds.place, backend, host, catalog)
-    unique_notes = tuple(dict.fromkeys(notes))
-    return Decision(wish=wish, variant=chosen, later=tuple(later), notes=unique_notes)
+    return Decision(wish=wish, variant=chosen, later=later, notes=tuple(dict.fromkeys(notes)))
+
+
+def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
+    """Yields the backends that a file names, each with its place, the one that counts most first.
+    `here` is what counts of the file on this machine."""
+    # An index for sources only serves the packages that name it.
+    of_sources = [source.index for source in ask.sources]
+    for backend, place in (
+        *((one.backend, one.place) for one in here.later),
+        (ask.backend, f"{ask.path}'s CUDA"),
+        (source_backend(here), ask.path),
+        *((one.backend, one.place) for one in ask.indexes if one.name not in of_sources),
+        # The index that the project names for other systems only.
+        (source_backend(ask), ask.path),
+    ):
+        if backend:
+            yield backend, place
 
 
 def notes_of(ask: Ask) -> Iterator[str]:
@@ -284,6 +282,16 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
             if build:
                 return name, build
     return None
+
+
+def refuse_image(ask: Ask) -> None:
+    """Raise Unsatisfiable if a Dockerfile builds on an image whose torch must stay."""
+    if keeps_image(ask):
+        others = " ".join(one.name for one in ask.of())
+        raise Unsatisfiable(
+            f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
+            hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
+        )
 
 
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
