@@ -220,12 +220,24 @@ def source_backend(ask: Ask) -> str | None:
     return next(of_torch, None)
 
 
+def backend_of_variant(variant: Variant, ask: Ask, here: Ask, catalog: Catalog) -> str | None:
+    """The backend for which an extra or a group stands, by its source or else by its name; `auto`
+    for the one that fits the GPU, None if it stands for none. `here` is what counts of the file on
+    this machine with this variant."""
+    if any(one.variant == variant.name for one in ask.sources):
+        return source_backend(replace(here, sources=[one for one in here.sources if one.variant]))
+    if variant.name.lower() in OF_THE_GPU:
+        return "auto"
+    label = backend_label(variant.name)
+    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
+    return label if label in known or maker_of(label) else None
+
+
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     """The extra or group with the newest torch that fits this host; None if none chooses a build.
 
     Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host.
     """
-    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
     # With torch among the project's own dependencies, or in an extra that names no CUDA, the
@@ -233,14 +245,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     has_other = bool(ask.family)
     for variant in ask.variants:
         here = ask.counting(marker_environment(host.machine), variant.name)
-        # The extra stands for a backend by its source, or else by its name.
-        label = backend_label(variant.name)
-        backend = label if label in known or maker_of(label) else None
-        if any(one.variant == variant.name for one in ask.sources):
-            own = [one for one in here.sources if one.variant]
-            backend = source_backend(replace(here, sources=own))
-        elif variant.name.lower() in OF_THE_GPU:
-            backend = "auto"
+        backend = backend_of_variant(variant, ask, here, catalog)
         if backend is None:
             has_other = True
             continue
@@ -252,21 +257,23 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
             reasons.append(f"{variant.name}: {first_reason(question)}")
         elif build.cuda or maker_of(backend) or host.facts.presence != "some":
             fitting.append((build, variant))
-    any_build = question_of(Wish(), host, catalog)
     if fitting:
-        rank = preference(any_build)
+        rank = preference(question_of(Wish(), host, catalog))
         return min(fitting, key=lambda pair: rank(pair[0]))[1]
-    if not reasons or has_other:
-        return None
+    if reasons and not has_other:
+        raise _no_variant_fits(reasons, host, catalog)
+    return None
+
+
+def _no_variant_fits(reasons: list[str], host: Host, catalog: Catalog) -> Unsatisfiable:
+    """The error for a project of whose extras none fits, with the extra that would."""
     gpu = host.facts.gpus[0].name if host.facts.gpus else "this machine"
-    best, ways = pick(any_build), [UNCHANGED]
+    best, ways = pick(question_of(Wish(), host, catalog)), [UNCHANGED]
     if best:
         extra = f'{best.backend} = ["torch"]'
         ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
-    raise Unsatisfiable(
-        "\n  ".join((f"None of the project's extras has a torch for {gpu}", *reasons)),
-        hint="\n".join(ways),
-    )
+    lines = (f"None of the project's extras has a torch for {gpu}", *reasons)
+    return Unsatisfiable("\n  ".join(lines), hint="\n".join(ways))
 
 
 # --- when it does not fit -------------------------------------------------------------------------
