@@ -127,7 +127,8 @@ def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     if question.venv or not by_conda(machine):
         return
     words = ["gpusetup", "resolve", "--installer", "conda"]
-    for option, value in (("--torch", question.torch), ("--from", question.machine)):
+    torch = "latest" if question.upgrade else question.torch
+    for option, value in (("--torch", torch), ("--from", question.machine)):
         words += [option, str(value)] if value else []
     words += ["--backend", question.backend] if question.backend != "auto" else []
     raise Blocked(
