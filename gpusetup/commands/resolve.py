@@ -18,7 +18,6 @@ from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import by_conda, followers, marker_environment
-from gpusetup.choose.policy import nearest_fitting
 from gpusetup.choose.wish import Wish, check_wish, parse_words
 from gpusetup.commands.common import (
     BACKEND,

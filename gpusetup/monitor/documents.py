@@ -62,9 +62,6 @@ class GpuSample(Frozen):
     problem: str | None = None
     fault: str | None = None
     """What the driver reports about faulty memory, such as uncorrectable ECC errors."""
-    narrow_link: str | None = None
-    """The PCIe link, if it is narrower or slower than card and slot allow, such as `width 1x of
-    16x`."""
 
     @property
     def memory_percent(self) -> float | None:

@@ -33,15 +33,13 @@ LAST_SAMPLES = 5
 
 
 class Parts(NamedTuple):
-    """One GPU's run, split into its start, work, pauses and the time after that."""
+    """One GPU's run, split into its start, work and pauses."""
 
     work: Work | None
     """The work from first to last, without the start and the pauses."""
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
-    rest: Work | None
-    """The time after the last work."""
     pauses: Sequence[float]
     """The lengths of the pauses in seconds."""
     start: float
@@ -151,7 +149,6 @@ class GpuRun:
         """The run, split into parts. The start counts neither as work nor as a pause."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
         # Quiet samples have no phase until work follows them; only then do they become a pause.
-        after_work = [row for row in measured if not row.phase] if self.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
@@ -159,7 +156,6 @@ class GpuRun:
             work=work_of([row for row in body if row.phase == WORK]),
             body=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
-            rest=work_of(after_work),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
         )
@@ -236,14 +232,6 @@ class GpuRun:
         container."""
         uses = self.processes.items()
         return {pid: use.name or "" for pid, use in uses if not is_display(use)}
-
-    @property
-    def narrow_link(self) -> str | None:
-        """The PCIe link, if it was narrower or slower than it could be in half of the samples with
-        work, as in the last of them."""
-        links = [row.gpu.narrow_link for row in self.rows if not is_quiet(row.gpu)]
-        narrow = [link for link in links if link]
-        return narrow[-1] if narrow and len(narrow) * 2 >= len(links) else None
 
     @property
     def programs(self) -> tuple[str, ...]:

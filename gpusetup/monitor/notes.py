@@ -11,7 +11,6 @@ from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
 from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.steps import WORKERS_HELP
-from gpusetup.monitor.verdicts import NARROW
 from gpusetup.monitor.words import filled, labels
 from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
@@ -21,7 +20,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (s.work_ended, END_OF_WORK),
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
     (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
-    (s.narrow_link, NARROW),
     (s.hot, "{gpu.heat} °C, more than 85 °C"),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
      "the first {gpu.parts.start} s, with less work than later, are not counted"),

@@ -73,7 +73,8 @@ def rests_at_the_end(subject: Subject) -> bool:
     rest = subject.gpu.seconds_after_work
     is_much = rest >= 10.0 and at_least(percent(rest, subject.run.seconds), marks.PAUSE_SHARE)
     is_long = (is_much or rest >= 60.0) and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
-    return is_long and subject.run.exit is None and subject.run.held(subject.gpu)
+    is_open = subject.run.exit is None and subject.gpu.ended_at is None
+    return is_long and is_open and subject.run.held(subject.gpu)
 
 
 @Sign
@@ -165,9 +166,6 @@ link_full = Sign(
         for rate in (s.work.pcie_in, s.work.pcie_out)
     )
 )
-
-narrow_link = Sign(lambda s: s.gpu.narrow_link is not None)
-
 
 # --- the command's processes ----------------------------------------------------------------------
 

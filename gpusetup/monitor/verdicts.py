@@ -41,7 +41,6 @@ NO_CPU = (
     "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
     "the {cores} cores that it may use)"
 )
-NARROW = "its PCIe link is slower than it could be ({gpu.narrow_link})"
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -86,7 +85,7 @@ CASES: tuple[VerdictCase, ...] = (
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
          | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
-         "{kernels_ran}{at_power}; {host_link}", ("check-the-slot", "stay-on-the-gpu")),
+         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
@@ -163,6 +162,10 @@ CASES: tuple[VerdictCase, ...] = (
          s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
          ("more-in-parallel", "fewer-bytes")),
+    VerdictCase("bursty", "hang",
+         s.rests_at_the_end & ~waits_for_a_user,
+         "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "
+         "while its memory was still in use", waits_where),
     VerdictCase("good", "",
          Sign(lambda subject: True), "{well_used}{nothing_slows_it_down}"),
 )  # fmt: skip

@@ -110,7 +110,6 @@ def host_link(subject: Subject) -> str:
     carries = "about as much as a link can carry"
     if work.pcie_limit is not None:
         carries = f"the link carries {megabytes(work.pcie_limit)} each way"
-        carries += f": {subject.gpu.narrow_link}" if subject.gpu.narrow_link else ""
     sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 

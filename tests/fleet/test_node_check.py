@@ -73,10 +73,6 @@ def test_a_sound_node_is_ok_and_says_what_it_is(tmp_path: Path) -> None:
     assert found.facts["gpus.count"] == "8"
 
 
-def test_a_node_is_checked_without_starting_cuda(tmp_path: Path) -> None:
-    assert answer(node(tmp_path, state={"cuda.init": "@crash"})).ok
-
-
 @pytest.mark.parametrize(
     ("last", "finding"),
     [
@@ -116,12 +112,6 @@ def test_a_node_of_which_everything_hangs_is_judged_in_time(tmp_path: Path) -> N
 
 def record(found: NodeCheckAnswer, **changed: str) -> str:
     return to_json(replace(found, facts={**found.facts, **changed}))
-
-
-def test_a_snapshot_is_no_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "machine.json").write_text('{"schema": "gpusetup.snapshot/1"}')
-    assert main(["fleet", "check", "--profile", str(tmp_path / "machine.json")]) == 2
-    assert "is not the output of `gpusetup fleet check --json`" in capsys.readouterr().err
 
 
 def test_the_record_of_a_sound_node_holds_for_it_and_not_for_another(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Jud
 
 def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
     summary = judged(log(WORK * 40 + REST * 40))
-    assert verdict_and_step(summary) == "good/ see-how-it-ended"
+    assert verdict_and_step(summary) == "bursty/hang see-where-it-waits"
     assert "nothing ran in the last 159 s" in summary["evidence"]
 
 
