@@ -69,7 +69,7 @@ def recover_from_oom(
     model: torch.nn.Module,
     backward: Backward = torch.Tensor.backward,
     weight: Weight | None = None,
-    allow: Collection[str] = ("random",),
+    allow: Collection[str] = (),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
     """Run forward and backward for one batch; if memory runs out, repeat it in smaller
@@ -78,12 +78,11 @@ def recover_from_oom(
     `step(part)` must return the loss of a part as a mean over its samples. If the mean is over
     something else, such as the tokens that count, `weight(part)` returns their number; a part with
     a weight of 0 is left out. A loss over pairs of samples (contrastive) must not be split.
-    `backward(loss)` replaces `loss.backward()`,
-    for example with a GradScaler: `lambda loss: scaler.scale(loss).backward()`.
+    `backward(loss)` replaces `loss.backward()`, for example with a GradScaler:
+    `lambda loss: scaler.scale(loss).backward()`.
 
-    If splitting would change the training, it is refused unless `allow` contains the reason:
-    `batchnorm` (statistics of a part differ from those of the batch) or `random` (dropout draws
-    other masks; allowed by default, with a message). Training with several ranks is refused,
+    Splitting is refused for a model with BatchNorm, whose statistics over a part differ from those
+    over the batch, unless `allow` contains `batchnorm`. Training with several ranks is refused,
     because the others would wait for a rank that splits its batch.
 
     Raises CannotRecover from the original error if not even one sample fits or if splitting is
@@ -161,9 +160,10 @@ def gradient_difference(losses: BatchLoss, micro: int, model: torch.nn.Module) -
         with deterministic(model), saved_tensors_hooks(note_type, lambda saved: saved):
             random_state = torch.get_rng_state()
             whole = losses.weighted(0, micro)
-            # Random numbers are reported separately.
-            if whole is None or not torch.equal(random_state, torch.get_rng_state()):
+            if whole is None:
                 return None
+            if not torch.equal(random_state, torch.get_rng_state()):
+                return "the step draws other random numbers for each part"
             loss, weight_of_whole = whole
             difference = torch.autograd.grad(loss, trained, materialize_grads=True)
             scale = norm(difference)
@@ -194,11 +194,12 @@ TOLERANCE_FLOAT32 = 1e-4
 cancel."""
 TOLERANCE_16_BIT = 5e-2
 """The relative difference that rounding can explain if products are computed in 16 bits."""
-RANDOM_MODULES = (
+DRAWING = (
     torch.nn.modules.dropout._DropoutNd,
     torch.nn.RNNBase,
     torch.nn.MultiheadAttention,
 )
+"""Modules that may draw a dropout's mask."""
 
 
 def norm(tensors: Sequence[torch.Tensor]) -> float:
@@ -212,7 +213,7 @@ def deterministic(model: torch.nn.Module) -> Iterator[None]:
     """A context without dropout and TF32, in which BatchNorm uses its running statistics. At its
     end, buffers and random states are what they were at its beginning."""
     before = TrainingState(model)
-    kinds = (*RANDOM_MODULES, BATCH_NORM)
+    kinds = (*DRAWING, BATCH_NORM)
     modules = [one for one in model.modules() if isinstance(one, kinds) and one.training]
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
     allowed_tf32 = [backend.allow_tf32 for backend in backends]
@@ -260,7 +261,6 @@ class _Attempts:
     ) -> None:
         self.losses, self.model, self.undo, self.step_back = losses, model, undo, backward
         self.history = HISTORIES.setdefault(model, ModelHistory())
-        self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
@@ -268,20 +268,18 @@ class _Attempts:
         count = self.losses.size
         # Start with the size that fitted for an earlier batch.
         micro = min(count, self.history.micro or count)
-        if micro < count:
-            _refuse(what_differs(self.model, allow), None)
         ran_out = False
         while True:
+            if micro < count and "batchnorm" not in allow and (why := batch_norm(self.model)):
+                raise CannotRecover(
+                    f"Splitting the batch would change the training: {why}",
+                    hint="use a smaller batch size, or give `allow=['batchnorm']`",
+                )
             loss, problem = self.attempt(micro)
-            self.draws_random |= self.undo.state.random_was_drawn()
-            is_split = micro < count or problem is not None
-            if self.draws_random and "random" not in allow and is_split:
-                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
             ran_out = True
             self.undo.reset()
-            _refuse(what_differs(self.model, allow), problem)
             if micro == 1:
                 raise CannotRecover(
                     f"Not even 1 of {count} samples fit",
@@ -290,7 +288,7 @@ class _Attempts:
                 ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences(micro) if micro < count else []
+        differs = self.differences(micro) if micro < count else ()
         if ran_out:
             self.history.micro = micro
             gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
@@ -299,12 +297,7 @@ class _Attempts:
                 f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
                 " the rest"
             )
-        return Recovered(
-            loss=loss,
-            batch_size=count,
-            micro_batch_size=micro,
-            differs=tuple(differs),
-        )
+        return Recovered(loss=loss, batch_size=count, micro_batch_size=micro, differs=differs)
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
@@ -358,18 +351,9 @@ class _Attempts:
         self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differences(self, micro: int) -> list[str]:
+    def differences(self, micro: int) -> tuple[str, ...]:
         """The reasons why training in parts of `micro` samples differs from training the whole
-        batch; [] if there are none."""
-        differs = what_differs(self.model)
-        hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
-        if hooked:
-            differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
-        if self.draws_random:
-            differs.append("the step draws random numbers for each part (perhaps dropout)")
-        changed_buffers = self.undo.state.changed_buffers()
-        if changed_buffers:
-            differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
+        batch; () if there are none."""
         # The comparison runs once for each step function, at its first split batch. Its code stands
         # for it, because a lambda is a new object in every step.
         code = getattr(self.losses.step, "__code__", None)
@@ -377,8 +361,12 @@ class _Attempts:
             # At least two samples, so that there are two halves.
             samples = min(max(2, min(micro, LARGEST_CHECK)), self.losses.size)
             self.history.checks[code] = gradient_difference(self.losses, samples, self.model)
-        difference = self.history.checks[code]
-        return [*differs, difference] if difference else differs
+        modules = [one for one in self.model.modules() if isinstance(one, DRAWING) and one.training]
+        # Dropout layers name their probability `p`, the others `dropout`.
+        draws = any(getattr(one, "p", 0) or getattr(one, "dropout", 0) for one in modules)
+        dropout = "dropout draws another mask for each part" if draws else None
+        reasons = (batch_norm(self.model), dropout, self.history.checks[code])
+        return tuple(filter(None, reasons))
 
 
 def without_frames(problem: BaseException) -> BaseException:
@@ -391,34 +379,20 @@ def without_frames(problem: BaseException) -> BaseException:
     return problem.with_traceback(None)
 
 
-def _refuse(reasons: list[str], problem: BaseException | None) -> None:
-    """Raise CannotRecover if there is any reason against splitting the batch."""
-    if reasons:
-        raise CannotRecover(
-            f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="use a smaller batch size, or name in `allow=` what may differ",
-        ) from problem
-
-
-def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """The reason why training in parts would differ because of BatchNorm; [] if there is none or
-    `allow` contains `batchnorm`. In evaluation mode, BatchNorm uses its running statistics."""
-    names = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, BATCH_NORM) and module.training
-    ]
-    if not names or "batchnorm" in allow:
-        return []
-    return [f"BatchNorm computes its statistics over one part only ({listed(names)})"]
-
-
 MOST_NAMES = 3
 """The number of names to show: enough to find the kind of layer."""
 
 
-def listed(names: list[str]) -> str:
-    """The first names of a list as text."""
+def batch_norm(model: torch.nn.Module) -> str | None:
+    """Why training in parts would differ because of BatchNorm; None if the model has none that is
+    in training mode, in which alone BatchNorm computes statistics."""
     # `named_modules` gives the model itself an empty name.
-    text = ", ".join(name or "the model itself" for name in names[:MOST_NAMES])
-    return f"{text}, ..." if len(names) > MOST_NAMES else text
+    names = [
+        name or "the model itself"
+        for name, module in model.named_modules()
+        if isinstance(module, BATCH_NORM) and module.training
+    ]
+    if not names:
+        return None
+    listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    return f"BatchNorm computes its statistics over one part only ({listed})"
