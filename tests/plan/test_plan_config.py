@@ -63,7 +63,6 @@ def test_a_hostile_or_empty_config_is_refused_with_its_place(
         ),
         ("model:\n  path: ${oc.env:UNSET_PATH}\n", (), "UNSET_PATH, which is not set"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
-        ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
         (TRL, ("--max-batch",), "largest batch"),
         (HF, ("--gpu", "H20", "--max-context"), "do not set CPU offload of the parameters"),
     ],

@@ -11,29 +11,26 @@ random numbers, memory) and halves the parts until they fit. Each part's loss is
 share of the samples, so that the summed gradient equals that of the whole batch, apart from
 rounding. Later batches start with the size that fitted.
 
-A mean over something else than samples, such as the tokens that count, needs `weight`. A check on a
-few samples and their two halves shows whether the parts give the gradient of the whole batch.
+If the loss is a mean over something else than samples, such as the tokens that count, the parts
+need other weights, which `weight` returns.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import traceback
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.autograd.graph import saved_tensors_hooks
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.recover.batches import batch_size, part_of
-from gpusetup.tune.recover.undo import BATCH_NORM, TrainingState, Undo
+from gpusetup.tune.recover.undo import BATCH_NORM, Undo
 
 LOG = logging.getLogger("gpusetup.tune")
 
@@ -46,8 +43,8 @@ class Recovered(Frozen):
     batch_size: int
     micro_batch_size: int
     differs: tuple[str, ...] = ()
-    """The reasons why the gradient differs from the whole batch's gradient; () if the two are equal
-    apart from rounding."""
+    """The reasons why the gradient differs from the whole batch's gradient even if the parts are
+    weighted correctly."""
 
 
 class CannotRecover(GpuSetupError):
@@ -146,111 +143,21 @@ class BatchLoss(NamedTuple):
         return loss, weight
 
 
-def gradient_difference(losses: BatchLoss, micro: int, model: torch.nn.Module) -> str | None:
-    """How much the gradient of the first `micro` samples differs from the gradient of their two
-    halves, in words; None if rounding explains the difference."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    types: set[torch.dtype] = set()
-
-    def note_type(saved: torch.Tensor) -> torch.Tensor:
-        types.add(saved.dtype)
-        return saved
-
-    try:
-        with deterministic(model), saved_tensors_hooks(note_type, lambda saved: saved):
-            random_state = torch.get_rng_state()
-            whole = losses.weighted(0, micro)
-            if whole is None:
-                return None
-            if not torch.equal(random_state, torch.get_rng_state()):
-                return "the step draws other random numbers for each part"
-            loss, weight_of_whole = whole
-            difference = torch.autograd.grad(loss, trained, materialize_grads=True)
-            scale = norm(difference)
-            halves = [losses.weighted(0, micro // 2), losses.weighted(micro // 2, micro)]
-            for loss, weight in filter(None, halves):
-                share = loss * (weight / weight_of_whole)
-                gradients = torch.autograd.grad(share, trained, materialize_grads=True)
-                for rest, gradient in zip(difference, gradients, strict=True):
-                    rest.sub_(gradient)
-                scale += norm(gradients)
-    except Exception as problem:  # for example with reentrant checkpointing
-        why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-        return f"gpusetup did not check whether the loss may be split ({why})"
-    # `scale` is the sum of both norms, so halve it.
-    error = 2 * norm(difference) / scale if scale else 0.0
-    is_16_bit = not types.isdisjoint((torch.float16, torch.bfloat16))
-    if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
-        return None
-    return (
-        f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a"
-        " mean over parts, which `weight=` makes exact; a loss over pairs or the whole batch,"
-        " which must not be split; or a backward that is not linear)"
-    )
-
-
-TOLERANCE_FLOAT32 = 1e-4
-"""The relative difference between two gradients that rounding can explain, since their terms may
-cancel."""
-TOLERANCE_16_BIT = 5e-2
-"""The relative difference that rounding can explain if products are computed in 16 bits."""
-DRAWING = (
-    torch.nn.modules.dropout._DropoutNd,
-    torch.nn.RNNBase,
-    torch.nn.MultiheadAttention,
-)
-"""Modules that may draw a dropout's mask."""
-
-
-def norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of all gradients together, as if they were one vector. In 64 bits, because
-    a sum of many squares overflows in 16 bits."""
-    return math.hypot(*(float(tensor.detach().double().norm()) for tensor in tensors))
-
-
-@contextmanager
-def deterministic(model: torch.nn.Module) -> Iterator[None]:
-    """A context without dropout and TF32, in which BatchNorm uses its running statistics. At its
-    end, buffers and random states are what they were at its beginning."""
-    before = TrainingState(model)
-    kinds = (*DRAWING, BATCH_NORM)
-    modules = [one for one in model.modules() if isinstance(one, kinds) and one.training]
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    allowed_tf32 = [backend.allow_tf32 for backend in backends]
-    for module in modules:
-        module.training = False
-    for backend in backends:
-        backend.allow_tf32 = False
-    try:
-        yield
-    finally:
-        for backend, allowed in zip(backends, allowed_tf32, strict=True):
-            backend.allow_tf32 = allowed
-        for module in modules:
-            module.training = True
-        before.restore()
-
-
 # --- the attempts ---------------------------------------------------------------------------------
 
 
 class ModelHistory:
     """What earlier batches have shown about a model."""
 
-    def __init__(self) -> None:
-        self.holds_all_parameters = False
-        """Whether the check found that the loss trains only parameters of the model."""
-        self.micro: int | None = None
-        """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-        self.checks: dict[Any, str | None] = {}
-        """The step function's code -> its `gradient_difference`."""
+    holds_all_parameters = False
+    """Whether the check found that the loss trains only parameters of the model."""
+    micro: int | None = None
+    """The micro-batch size that fitted after memory ran out; None if it never ran out."""
 
 
 # A history is deleted together with its model.
 HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
-LARGEST_CHECK = 8
-"""The maximum number of samples for the check that compares the gradient of some samples with the
-gradient of their two halves."""
+DROPOUT = torch.nn.modules.dropout._DropoutNd
 
 
 class _Attempts:
@@ -288,10 +195,13 @@ class _Attempts:
                 ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences(micro) if micro < count else ()
+        differs = self.differences() if micro < count else ()
         if ran_out:
             self.history.micro = micro
-            gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
+            of_mean = "" if self.losses.weight else ", if the loss is a mean over samples"
+            gradient = f"with the same gradient{of_mean}"
+            if differs:
+                gradient = f"but {'; '.join(differs)}"
             say(
                 f"out of memory with {count} samples: went on in micro-batches of {micro},"
                 f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
@@ -351,22 +261,12 @@ class _Attempts:
         self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differences(self, micro: int) -> tuple[str, ...]:
-        """The reasons why training in parts of `micro` samples differs from training the whole
-        batch; () if there are none."""
-        # The comparison runs once for each step function, at its first split batch. Its code stands
-        # for it, because a lambda is a new object in every step.
-        code = getattr(self.losses.step, "__code__", None)
-        if code not in self.history.checks:
-            # At least two samples, so that there are two halves.
-            samples = min(max(2, min(micro, LARGEST_CHECK)), self.losses.size)
-            self.history.checks[code] = gradient_difference(self.losses, samples, self.model)
-        modules = [one for one in self.model.modules() if isinstance(one, DRAWING) and one.training]
-        # Dropout layers name their probability `p`, the others `dropout`.
-        draws = any(getattr(one, "p", 0) or getattr(one, "dropout", 0) for one in modules)
-        dropout = "dropout draws another mask for each part" if draws else None
-        reasons = (batch_norm(self.model), dropout, self.history.checks[code])
-        return tuple(filter(None, reasons))
+    def differences(self) -> tuple[str, ...]:
+        """The reasons why training in parts differs from training the whole batch; () if there are
+        none."""
+        drops = any(isinstance(one, DROPOUT) and one.training for one in self.model.modules())
+        dropout = "dropout draws another mask for each part" if drops else None
+        return tuple(filter(None, (batch_norm(self.model), dropout)))
 
 
 def without_frames(problem: BaseException) -> BaseException:

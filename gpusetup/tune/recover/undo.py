@@ -6,7 +6,7 @@ import gc
 import random
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -28,34 +28,6 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
 
 
-class SavedBuffer(NamedTuple):
-    module: torch.nn.Module
-    name: str
-    buffer: torch.Tensor
-    copied: torch.Tensor
-
-
-class TrainingState:
-    """A copy of a model's buffers and of the states of all random number generators."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.random = [(put, get()) for get, put in random_generators()]
-        self.buffers = [
-            SavedBuffer(module, name, buffer, buffer.detach().clone())
-            for module in model.modules()
-            for name, buffer in module._buffers.items()
-            if buffer is not None  # a registered buffer may be None
-        ]
-
-    def restore(self) -> None:
-        for put, state in self.random:
-            put(state)
-        for saved in self.buffers:
-            # Put the saved tensor back first, because the module may have replaced it.
-            saved.module._buffers[saved.name] = saved.buffer
-            saved.buffer.data.copy_(saved.copied)
-
-
 class Undo:
     """Saves gradients, random states and buffers before the attempts to train a batch, so that a
     failed one can be undone.
@@ -65,7 +37,14 @@ class Undo:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.state = TrainingState(model)
+        self._random = [(put, get()) for get, put in random_generators()]
+        # A registered buffer may be None.
+        self._buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
         self._saved_gradients = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
@@ -115,7 +94,12 @@ class Undo:
         buffers."""
         for parameter in self.parameters:
             parameter.grad = None
-        self.state.restore()
+        for put, state in self._random:
+            put(state)
+        for module, name, buffer, copied in self._buffers:
+            # Put the saved tensor back first, because the module may have replaced it.
+            module._buffers[name] = buffer
+            buffer.data.copy_(copied)
         torch.clear_autocast_cache()
         gc.collect()
         if torch.cuda.is_available() and torch.cuda.is_initialized():
