@@ -155,13 +155,12 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-only-named torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
+    "torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
     "device-node-missing rocm-lists-gpu rock-loaded "
-    "packaged-program environment-owner host-of-a-lender gpu-in-use names-failure "
+    "packaged-program environment-owner host-of-a-lender names-failure "
     "requirement-broken capability-warning gpu-computes hosted-notebook gpu-image "
     "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
     "trainer-named bare-yes gpu-unused ran-alone "
-    "remedy-tried "
     "nccl-on-a-bridge output-shown program-crashed ipex "
     "no-root-rights cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
