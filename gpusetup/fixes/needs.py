@@ -90,10 +90,7 @@ def torch_that_is_there(context: RuleContext) -> str:
     # For each release there is one build for macOS, and torch itself prints this message.
     if events(context, "mps-lacks"):
         return "torch's build for macOS"
-    # A release that a person mentions does not identify the build, because the index that it came
-    # from is unknown.
-    is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
-    if torch.backend or (torch.version and is_printed):
+    if torch.backend or torch.version:
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:
         return f"torch with kernels for {' '.join(torch.kernels)}"
