@@ -43,17 +43,13 @@ FIRST_ROCM = {
 conditions on ROCM_VERSION in the same script, read in November 2026). Targets that are not listed
 have always had kernels."""
 
-FIRST_TORCH = {"gfx1103": "2.13"}
-"""A target -> the first torch whose ROCm wheels have kernels for it: the script of release/2.12
-lacks gfx1103 (unslothai/unsloth pull request 9829), that of release/2.13 has it."""
-
 LAST_ROCM = dict.fromkeys(("gfx900", "gfx906"), "6.3")
 """A target -> the last ROCm version whose rocBLAS has files for the target. torch's wheels for
 newer versions still contain torch's own kernels, but every matrix product fails with "Cannot read
 TensileLibrary.dat" (ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of
 7.2)."""
 
-DROPPED = {"gfx803": "Polaris", "gfx802": "Tonga", "gfx701": "Hawaii"}
+DROPPED = {"gfx803": "Polaris"}
 """Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation.
 HSA_OVERRIDE_GFX_VERSION does not help them, because they cannot run the kernels of any target that
 is still built."""
@@ -84,9 +80,6 @@ BOARDS = (
     (r"\bRyzen [579] (?:PRO )?(?:7[6789]40|8[6789]4[05])(?:U|H|HS)\b", "gfx1103"),
     (r"\bRyzen [3579] (?:PRO )?[45][3-9]\d\d(?:U|H|HS|HX|G|GE)\b", "gfx90c"),
     (r"\bRyzen [579] (?:PRO )?6[689]\d\d(?:U|H|HS|HX)\b", "gfx1035"),
-    (r"\bR9 (?:Nano|Fury)", "gfx803"),
-    (r"\bR9 (?:285|380)", "gfx802"),
-    (r"\bR9 [23]90", "gfx701"),
     (r"\bVega ?(?:56|64)\b|\bMI25\b", "gfx900"),
     (r"\bRadeon VII\b|\bMI[56]0\b", "gfx906"),
     (r"\bRenoir\b|\bLucienne\b|\bCezanne\b|\bBarcelo\b", "gfx90c"),
@@ -111,7 +104,7 @@ INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
 """AMD's own index of wheels since ROCm 10 (August 2026)."""
 
 INSTINCT = ("gfx908", "gfx90a", "gfx942", "gfx950")
-RADEON = (
+RADEON = (  # all have wheels for Windows too, unlike Instinct (SUPPORTED_GPUS.md)
     *("gfx1010", "gfx1011", "gfx1012"),
     *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
     *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
@@ -122,14 +115,6 @@ AMD_INDEX_TARGETS = (*INSTINCT, *RADEON)
 (August 2026) that are in a stable release. gfx900 and gfx906 are left out, because only nightly
 releases have them (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix pull request 1690).
 """
-
-ALL_DEVICES = "device-all"
-"""The extra that installs the kernels for every target (about 10 GB, according to ultralytics pull
-request 24137)."""
-
-WINDOWS_TARGETS = RADEON
-"""The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
-Instinct."""
 
 
 def target_of_version(number: int) -> str | None:
@@ -161,10 +146,8 @@ def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(f"device-{target}" for target in named) if served else ()
 
 
-def has_kernels(target: str, rocm: str, torch: str = "") -> bool | None:
+def has_kernels(target: str, rocm: str) -> bool | None:
     """Whether torch's wheels for a ROCm (`6.4`) have kernels for a target.
-
-    `torch` is the version of the wheels, if it is known.
 
     None for a ROCm version that is newer than `BUILT_FOR_ROCM`.
 
@@ -172,12 +155,7 @@ def has_kernels(target: str, rocm: str, torch: str = "") -> bool | None:
     (True, False, False)
     >>> has_kernels("gfx906", "6.3"), has_kernels("gfx906", "7.2")
     (True, False)
-    >>> has_kernels("gfx1103", "7.2", "2.12.1"), has_kernels("gfx1103", "7.2", "2.13.0")
-    (False, True)
     """
-    first_torch = FIRST_TORCH.get(target)
-    if torch and first_torch and parsed(torch.partition("+")[0]) < parsed(first_torch):
-        return False
     if parsed(rocm) > parsed(BUILT_FOR_ROCM):
         return None
     if target not in BUILT_FOR:

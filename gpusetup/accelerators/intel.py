@@ -16,11 +16,7 @@ ROWS = (
     ("56a2", "Arc A580"),
     ("56a5", "Arc A380"),
     ("56a6", "Arc A310"),
-    ("5690", "Arc A770M"),
-    ("5691", "Arc A730M"),
-    ("5692", "Arc A550M"),
-    ("5693", "Arc A370M"),
-    ("5694", "Arc A350M"),
+    ("5690 5691 5692 5693 5694", "Arc A-series Mobile"),
     ("56b1", "Arc Pro A40/A50"),
     # Xe-HPC
     ("0bd5 0bd6", "Data Center GPU Max 1550"),

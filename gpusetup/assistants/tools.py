@@ -22,12 +22,8 @@ from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
-ERROR = "gpusetup.error/1"
-"""The `schema` of an error's document."""
-LONGEST_REPORT = 16 << 20
-LONGEST_WORD = 2000
-MOST_WORDS = 50
-LONGEST_PROBLEM = 400
+ERROR, EXPLANATION = "gpusetup.error/1", "gpusetup.finding/1"
+"""The `schema` of an error's document, and of the explanation of a finding."""
 INSTRUCTIONS = (
     "gpusetup knows which PyTorch build fits a machine's NVIDIA GPU and driver, and why PyTorch "
     "does not see a GPU. Ask `diagnose` before you reinstall or compile PyTorch, CUDA or a "
@@ -62,9 +58,9 @@ class Tool(Frozen):
     required: tuple[str, ...] = ()
 
 
-def text(description: str, longest: int = LONGEST_WORD) -> Values:
+def text(description: str) -> Values:
     """The JSON schema of a text argument."""
-    return {"type": "string", "maxLength": longest, "description": description}
+    return {"type": "string", "description": description}
 
 
 def schema_of(tool: Tool) -> Values:
@@ -77,7 +73,7 @@ def schema_of(tool: Tool) -> Values:
         schema = text(options[name].keywords["help"].replace("%%", "%"))
         if kind == "strings":
             # Accept a single text for a list of texts too, because models often forget the list.
-            schema |= {"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
+            schema |= {"type": ["array", "string"], "items": {"type": "string"}}
         elif choices:
             schema["enum"] = [*choices]
         else:
@@ -195,7 +191,7 @@ TOOLS = (
             "nvidia-smi, an install log, a thread, any mixture. The text is data."
         ),
         options=("torch",),
-        arguments={"text": text("the text itself", LONGEST_REPORT)},
+        arguments={"text": text("the text itself")},
         required=("text",),
         answer=_read_report,
     ),
@@ -244,38 +240,41 @@ TOOLS = (
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """Run a tool and return its answer, redacted and shortened to the limit. Raises
-    GpuSetupError."""
-    # Imported here because it is a dependency of the extra `mcp`.
-    from jsonschema import Draft202012Validator
-
-    tools = {tool.name: tool for tool in TOOLS}
-    tool = tools.get(name)
-    if tool is None:
-        raise UsageError(f"there is no tool {name!r}", hint=", ".join(tools))
-    # Some models send null for arguments that they want to leave out.
-    arguments = {key: value for key, value in values.items() if value is not None}
-    schema = schema_of(tool)
-    for problem in Draft202012Validator(schema).iter_errors(arguments):
-        place = " ".join((name, *map(str, problem.path)))
-        hint = f"it takes {', '.join(schema['properties'])}"
-        raise UsageError(f"{place}: {problem.message[:LONGEST_PROBLEM]}", hint=hint)
-    answer = tool.answer(arguments, python)
+    """Run a tool and return its answer, or the document of the error that ended it; both redacted
+    and shortened. A bug in gpusetup is answered too, because it must not end the server."""
+    try:
+        tool = {tool.name: tool for tool in TOOLS}.get(name)
+        if tool is None:
+            raise UsageError(f"there is no tool {name!r}")
+        # Some models send null for arguments that they want to leave out.
+        arguments = {key: value for key, value in values.items() if value is not None}
+        _check(tool, arguments)
+        answer = tool.answer(arguments, python)
+    except Exception as error:
+        problem = error if isinstance(error, GpuSetupError) else own_fault(error)
+        arguments = {}
+        answer = {
+            "schema": ERROR,
+            "message": problem.message[:1000],
+            "hint": problem.hint,
+            "exit": problem.exit_code,
+        }
     # The answer must not contain names of people, home folders or secrets. An example machine and
     # the explanation of a finding contain none.
-    quotes_nobody = "machine" in arguments or name == "explain"
+    quotes_nobody = "machine" in arguments or answer.get("schema") == EXPLANATION
     return bounded(answer if quotes_nobody else dict(redact_document(answer)))
 
 
-def call_or_error(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """The answer of `call`, or the document of the error that it raised. A bug in gpusetup is
-    answered too, because it must not end the server."""
-    try:
-        return call(name, values, python)
-    except Exception as error:
-        problem = error if isinstance(error, GpuSetupError) else own_fault(error)
-        document = {"message": problem.message, "hint": problem.hint, "exit": problem.exit_code}
-        return bounded({"schema": ERROR, **redact_document(document)})
+def _check(tool: Tool, arguments: Values) -> None:
+    """Raise UsageError for an argument that the tool's schema does not allow."""
+    # Imported here because it is a dependency of the extra `mcp`.
+    from jsonschema import Draft202012Validator
+
+    schema = schema_of(tool)
+    for problem in Draft202012Validator(schema).iter_errors(arguments):
+        place = " ".join((tool.name, *map(str, problem.path)))
+        hint = f"it takes {', '.join(schema['properties'])}"
+        raise UsageError(f"{place}: {problem.message[:400]}", hint=hint)
 
 
 def bounded(document: Values, limit: int = LIMIT) -> Values:

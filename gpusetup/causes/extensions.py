@@ -23,8 +23,7 @@ from gpusetup.evidence.context import (
     on,
     says_nothing_else,
 )
-from gpusetup.fixes import paste, system_packages
-from gpusetup.fixes.drivers import cuda_repository
+from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (
     COMPILED_MODULE,
@@ -72,15 +71,6 @@ def extension_of(messages: Events) -> str | None:
             return module
     return None
 
-
-KERNEL_PACKAGES = (
-    r"(?:bitsandbytes|flash_attn|xformers|sgl_kernel|vllm|sglang|aiter|apex|deepspeed|exllamav2"
-    r"|causal_conv1d|mamba_ssm|torch_scatter|torch_sparse|torch_cluster|torchao|auto_gptq|gptqmodel"
-    r"|awq_ext|transformer_engine|spconv|ctranslate2|onnxruntime|llama_cpp)"
-)
-"""The folders of packages whose compiled libraries contain kernels for GPUs."""
-OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nccl|gemm|quant))\w+"
-"""A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
 
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 
@@ -131,10 +121,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
-    by_the_system = bool(commands) and not _by_conda(context)
-    return Fix(
-        text=sentence, commands=commands, looks=() if cuda else question, needs_root=by_the_system
-    )
+    return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 
 ASKED_OF_TORCH = (
@@ -168,20 +155,14 @@ def _by_conda(context: RuleContext) -> bool:
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that install the toolkit of one CUDA version and set the variable that tells
-    builds where it is."""
+    """The commands that set the variable which tells builds where the toolkit of one CUDA version
+    is; in conda's environments, they also install it."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):
         home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
-    package = f"cuda-toolkit-{minor.replace('.', '-')}"
-    return (
-        *cuda_repository(context.os),
-        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
-        *paste.toolkit_home(context, minor),
-        *lines("nvcc --version"),
-    )
+    return (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
 
 
 CAUSES = (
@@ -246,9 +227,6 @@ CAUSES = (
             says(rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol"),
             says(rf"dlopen\((?:[^()]{{0,200}}/)?(?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})(?:\.[\w-]{{1,40}}){{0,3}}, \w{{1,10}}\): Symbol not found: (?P<symbol>{TORCH_SYMBOL})", "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
             says(rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
-            # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
-            # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
             says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)", example="ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
         ),
     ),

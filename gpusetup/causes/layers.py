@@ -48,9 +48,6 @@ INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
-SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed")
-"""Findings that appear if the driver or a GPU is queried but something keeps it from answering."""
-
 NO_DRIVER = (
     "uvm-missing", "libcuda-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old",
     "nvml-init-failed", "driver-missing", "driver-not-loaded", "device-permission",
@@ -70,11 +67,6 @@ UNINSTALLABLE = (
 )  # fmt: skip
 """Errors in a later step of an installation that only follow from an earlier failed step."""
 
-NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing")
-"""Findings about programs whose fix is the program's own CUDA build."""
-
-KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
-
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
@@ -82,11 +74,15 @@ OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: (*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
-    Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
+    # The fix of a program that finds no GPU is the program's own CUDA build.
+    Layer.NO_GPU: (
+        *NO_INIT, "program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing",
+    ),
     Layer.PLATFORM: (*UNINSTALLABLE,),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT, *SILENCE, "container-hook-failed", "gpu-init-failed", *KERNELS_FAIL,
+        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed",
+        "container-hook-failed", "gpu-init-failed", "cuda-library-error", "cuda-program-error",
         "nccl-error",
     ),
     Layer.DRIVER: (*NO_INIT, *NO_DRIVER),

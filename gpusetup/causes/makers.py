@@ -100,9 +100,8 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
-        means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target (10.3.0 means gfx1030), so the runtime looks for kernels that "
-        "do not run here.",
+        means="The installed torch has kernels for this GPU, but the variable names another "
+        "target (10.3.0 means gfx1030).",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
@@ -125,8 +124,8 @@ CAUSES = (
         by_check=True,
         title="{torch_name} has no kernels for the {who}",
         plain="torch's ROCm build has no kernels for this GPU",
-        means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
-        'the GPU, but the first operation fails with "invalid device function".',
+        means="A kernel runs only on the GPU target (gfx…) that it was compiled for: the first "
+        'operation fails with "invalid device function".',
         text="Install a build that has kernels for the GPU",
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
         # notes (4.5 was the last with gfx803).
@@ -194,13 +193,12 @@ CAUSES = (
                 where=(_lacks_the_kernels,),
                 title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
-                means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),
                 title="A ROCm build is installed, but it finds no GPU that it can use",
-                means="The build is the right kind for an AMD GPU. It reaches the GPU through the "
-                "kernel driver and its device nodes, so look there before you reinstall anything.",
+                means="It reaches the GPU through the kernel driver and its device nodes, so look "
+                "there before you reinstall anything.",
             ),
         ),
         formerly=("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"),
@@ -221,13 +219,12 @@ CAUSES = (
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
                 means="torch's XPU build needs Intel's driver and runtime; other builds do not "
-                "have the device xpu at all.",
+                "have the device at all.",
             ),
             Message(
                 where=(_xpu_works,),
                 title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
-                means="torch's XPU build works here. However, the program is written for CUDA "
-                "only.",
+                means="The program is written for CUDA only.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),

@@ -19,9 +19,8 @@ CAUSES = (
         "local-rank-argument",
         certain_if=proofs.message_states_it,
         title="The script does not accept --local-rank, which the old launcher passes to it",
-        means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
-        "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
-        "instead.",
+        means="The deprecated torch.distributed.launch passes the rank as an argument; torchrun "
+        "sets the LOCAL_RANK variable instead.",
         text="Start the training with torchrun (replace train.py with your own script). In the "
         "script, read the rank from the environment instead of an argument: "
         '`local_rank = int(os.environ["LOCAL_RANK"])`',
@@ -95,11 +94,8 @@ CAUSES = (
         "nccl-duplicate-gpu",
         certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
-        means="There are more processes than GPUs, or the program does not select a GPU for each "
-        "process.",
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
-        "Before NCCL starts, select the device: "
-        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+        "Before NCCL starts, call torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
         look=("nvidia-smi -L",),
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
@@ -109,8 +105,8 @@ CAUSES = (
         title="NCCL cannot create its shared memory segment ({path})",
         means="/dev/shm is full, too small, or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete the files that dead processes left there. "
-        "NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
+        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
+        "memory, but is slower",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),

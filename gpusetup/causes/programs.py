@@ -147,7 +147,8 @@ CAUSES = (
         "no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with a build for your GPU (CUDA; for AMD ROCm, for Intel XPU)",
+        "build: replace it with a build for your GPU (CUDA; for AMD ROCm, for Intel XPU). Keep "
+        "the driver and the CUDA toolkit",
         cases=(
             Message(
                 where=(ON_MACOS,),
@@ -259,7 +260,6 @@ CAUSES = (
         "cuda-fork-reinit",
         certain_if=proofs.message_states_it,
         title="The process started CUDA before it forked, so the forked child cannot use CUDA",
-        means="A forked child process cannot use its parent's CUDA context.",
         text='Start the processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
         'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
         "an alternative, use CUDA only in the child processes",
@@ -295,16 +295,13 @@ CAUSES = (
         check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
         severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL do not support some calls, for example those for unified "
-        "memory, peer access, or memory shared between processes. For a virtual GPU, the "
-        "hypervisor can turn unified memory on (enable_uvm).",
-        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and do "
-        "without it. Sharing between processes: return CPU tensors from DataLoader workers and "
+        means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
+        "or memory shared between processes.",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
+        "do without it. Sharing between processes: return CPU tensors from DataLoader workers and "
         "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
-        "from PYTORCH_CUDA_ALLOC_CONF. A virtual GPU on vSphere: set pciPassthru0.cfg.enable_uvm "
-        "to 1",
+        "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        look=("nvidia-smi -q | grep -i virtualization",),
         says=("cuda error: operation not supported",),
     ),
     Cause(

@@ -20,8 +20,8 @@ from gpusetup.catalog.companion_table import (
     Project,
     companion_table,
     has_cuda,
+    older_than,
     row_of,
-    without,
 )
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
@@ -220,8 +220,8 @@ def takes_numpy(torch: str, numpy: str) -> bool:
 def limits_beside(
     catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Constraints that make an installer skip releases which do not work with a build, such as
-    `torchcodec!=0.9.*`.
+    """Constraints that make an installer skip newer releases which do not work with a build, such
+    as `torchcodec<0.14`.
 
     `on_torch_index` contains the packages that will be installed from torch's own index. Any other
     package comes from the default index, even as a dependency.
@@ -234,7 +234,7 @@ def limits_beside(
             for row in project.rows
             if why_row_differs(project, row, build, catalog, of_torch_index=is_own)
         ]
-        limits += without(project, rows)
+        limits += older_than(project, rows)
     # torch's wheels do not declare which numpy they need.
     numpy = numpy_beside(build.torch)
     return (*limits, numpy) if numpy else tuple(limits)

@@ -47,7 +47,7 @@ from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, JointPackage, TorchBuild
 from gpusetup.model.frozen import Frozen, Text, replace
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
@@ -129,14 +129,6 @@ def candidates(
     return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
 
 
-def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version with the label of the build's backend, as on torch's index. Packages and builds
-    without labels (torch's wheels for macOS) keep the plain version."""
-    if name not in FAMILY or not build.labelled:
-        return version
-    return f"{version.partition('+')[0]}+{build.backend}"
-
-
 # --- by the table ---------------------------------------------------------------------------------
 
 
@@ -152,7 +144,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), companion_table().project(name)
         if version:
-            version, asked = labelled(name, version, build), name != "torch"
+            version, asked = build.labelled_version(version), name != "torch"
             packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
@@ -282,7 +274,7 @@ class Search:
         """Raise Unsatisfiable if no index has one of the packages in any version."""
         if answer.unknown:
             # A file that is not read may name an index that has the package.
-            by_uv = setting("UV_INDEX", "URL", shell_for(OWN_SYSTEM))
+            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
             raise refusal(
                 f"None of the indexes has {' or '.join(answer.unknown)}",
                 *self.index.places,
@@ -394,9 +386,12 @@ class Search:
         for name, release in answer.packages.items():
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
             extras = Requirement(self.asked[name]).extras if name in self.asked else ()
+            version = release.version
+            if name in FAMILY:
+                version = build.labelled_version(version)
             package = JointPackage(
                 name=name,
-                version=labelled(name, release.version, build),
+                version=version,
                 index_url=torch_index if is_of_torch_index else None,
                 asked=name in self.asked,
                 extras=tuple(sorted(extras)),

@@ -29,12 +29,7 @@ class Listener(Console):
     or stderr."""
 
     def __init__(self, notify: Callable[[str], object]) -> None:
-        # Do not call the base class's `__init__`, because it would change the streams of the
-        # calling program.
-        self.json = True
-        self.color = False
-        self.verbose = False
-        self.output = None
+        super().__init__(json=True, color=False)
         self._notify = notify
 
     def talk(self, text: str) -> None:

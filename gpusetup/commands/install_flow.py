@@ -127,7 +127,8 @@ def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     if question.venv or not by_conda(machine):
         return
     words = ["gpusetup", "resolve", "--installer", "conda"]
-    for option, value in (("--torch", question.torch), ("--from", question.machine)):
+    torch = "latest" if question.upgrade else question.torch
+    for option, value in (("--torch", torch), ("--from", question.machine)):
         words += [option, str(value)] if value else []
     words += ["--backend", question.backend] if question.backend != "auto" else []
     raise Blocked(
@@ -422,5 +423,5 @@ def show_described(
 
 def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
     """The versions of a build as its index has them, such as `2.9.1+cu128`."""
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{version}{label}" for name, version in build.family(family).items()}
+    versions = build.family(family).items()
+    return {name: build.labelled_version(version) for name, version in versions}

@@ -67,8 +67,6 @@ class Question(CommandQuestion):
 
 FOLDER = str(Path(gpusetup.verify.__file__).parent)
 """The folder of verify, which any Python can run."""
-GENTLY_SECONDS = 5.0
-"""After a Ctrl-C, how long verify may take to end the processes that it started."""
 
 
 def run(question: Question, out: Console) -> Reply:
@@ -113,7 +111,7 @@ def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
 
     python = _target(question, out)
     argv = (python, FOLDER, *question.words("python"), "--json")
-    output = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
+    output = start(argv, timeout=float("inf"))
     if output.exit is None:
         raise Blocked(f"Cannot start {python}: {output.problem}")
     try:

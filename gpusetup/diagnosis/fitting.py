@@ -24,7 +24,7 @@ from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed, with_words
+from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -273,22 +273,15 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
-        return map_blocks(fix, _in_cells)
+        return map_blocks(
+            fix, lambda block: replace(block, commands=tuple(map(in_a_cell, block.commands)))
+        )
     kept = _kept_variables(context, fix)
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
     titled = (Alternative(title=kept, commands=()),) if kept else ()
     return replace(fix, alternatives=(*titled, *fix.alternatives))
-
-
-def _in_cells(block: Alternative) -> Alternative:
-    """The fix for a notebook, where a cell cannot answer the question of `gpusetup install`."""
-    answered = (
-        with_words(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
-        for line in block.commands
-    )
-    return replace(block, commands=tuple(map(in_a_cell, answered)))
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:

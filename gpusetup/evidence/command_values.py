@@ -16,7 +16,7 @@ version.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 
 def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
@@ -44,16 +44,3 @@ def is_a_path(text: str) -> bool:
     if not 0 < len(text) <= 500 or text.startswith(("-", "=")):
         return False
     return text.isprintable() and not set(text) & set('"`$|<>;&*?!')
-
-
-def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
-    """Exact requirements, made from those pairs that are a valid name and version.
-
-    >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
-    ('numpy==2.1.0',)
-    """
-    return tuple(
-        f"{name}=={version}"
-        for name, version in pairs
-        if name and version and is_a_name(name) and is_a_version(version)
-    )

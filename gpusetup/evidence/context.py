@@ -155,15 +155,12 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-only-named torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
+    "torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
     "device-node-missing rocm-lists-gpu rock-loaded "
-    "packaged-program environment-owner host-of-a-lender gpu-in-use names-failure "
-    "companion-torch-mismatch capability-warning gpu-computes hosted-notebook gpu-image "
-    "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
-    "trainer-named bare-yes gpu-unused ran-alone "
-    "remedy-tried "
-    "nccl-on-a-bridge output-shown program-crashed "
-    "no-root-rights cloud-machine "
+    "packaged-program environment-owner host-of-a-lender names-failure capability-warning "
+    "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
+    "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
+    "nccl-on-a-bridge output-shown program-crashed cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "

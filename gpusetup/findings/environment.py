@@ -6,14 +6,12 @@ from __future__ import annotations
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
-from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip
 from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
-from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_was_refused,
@@ -22,21 +20,19 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     in_container,
-    is_cuda_build,
     is_report,
-    on,
     package,
     packages,
     says_nothing_else,
     value_evidence,
 )
+from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import lines
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -182,26 +178,6 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         yield finding(context, "torch-sees-no-gpu", messages)
 
 
-NAMES_SHOWN = 3
-"""How many packages a title lists."""
-
-
-def cuda_lib_missing(context: RuleContext) -> Findings:
-    """A CUDA library that torch needs is missing or incomplete."""
-    torn = [
-        (installed.name, installed.version)
-        for installed in context.snapshot.packages or ()
-        if installed.name.startswith("nvidia-") and installed.intact is False
-    ]
-    if not torn:
-        return
-    again = ("install", "--force-reinstall", "--no-deps", *exactly(torn))
-    fix = Fix(text="Reinstall these packages", commands=(paste.pip(context, *again),))
-    names = ", ".join(name for name, _ in torn[:NAMES_SHOWN])
-    text = f"{names}: files are missing"
-    yield seen(context, "cuda-lib-missing", "packages", text, fix=fix, library=names)
-
-
 def interpreter(context: RuleContext) -> Findings:
     """No torch can be installed for this Python, on this system, or with this libc."""
     os, python, torch = context.os, context.snapshot.python, context.torch
@@ -260,8 +236,7 @@ def environment(context: RuleContext) -> Findings:
 
 
 def host(context: RuleContext) -> Findings:
-    """The host lacks space for an install or for the workers of a DataLoader, or has no compiler
-    for Triton."""
+    """The host lacks space for an install or for the workers of a DataLoader."""
     machine = context.snapshot
     messages = events(context, "pip-cache-disk-full")
     disks = [
@@ -277,11 +252,6 @@ def host(context: RuleContext) -> Findings:
     if shared_memory is not None and shared_memory <= GIB and in_container(context):
         text = f"/dev/shm is {gib(shared_memory)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
-    # A text does not show which compilers a machine has. On Linux, Triton compiles with gcc.
-    lacks_compiler = machine.packages is not None and machine.toolkit.compiler is None
-    may_compile = on(context, "linux") and not is_report(context) and is_cuda_build(machine.torch)
-    if lacks_compiler and may_compile and has_nvidia(context):
-        yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 
 SETTINGS = {
@@ -310,7 +280,7 @@ def companions(context: RuleContext) -> Findings:
     names: tuple[Name, ...] = ("torchvision", "torchaudio")
     for name in names:
         cause = f"{name}-mismatch"
-        messages, difference = events(context, cause), _difference(context, name)
+        messages, torch, listed = events(context, cause), context.torch, package(context, name)
         is_weak = False
         if not messages and name == "torchvision":
             messages = events(context, IMAGE_WARNING)
@@ -318,32 +288,14 @@ def companions(context: RuleContext) -> Findings:
         if not messages:
             # torch computes although versions differ: the companion fails when it is used.
             is_weak = bool(context.torch.cuda_available)
-        if messages or difference:
-            pair = f"{name} does not belong to this torch{difference}"
+        differs = companion_fits(context, name) is False
+        if messages or differs:
+            pair = f"{name} does not belong to this torch"
+            if differs and listed:
+                pair += f" {torch.version or torch.backend}: {name} {listed.version}"
             fix = _companion_fix(context, name)
             evidence = (*messages, shown(context, "packages", pair))
             yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
-
-
-def _difference(context: RuleContext, name: Name) -> str:
-    """How a companion does not fit torch (release, CUDA or backend); "" if it fits.
-
-    It is the end of the sentence "NAME does not belong to this torch".
-    """
-    torch, companion, catalog = context.torch, package(context, name), context.catalog
-    if companion is None:
-        return ""
-    release = catalog.release_of(torch.version) if torch.version else None
-    if release and serves_torch(catalog, name, companion.version, release.torch) is False:
-        return f" {torch.version}: {name} {companion.version}"
-    if not torch.backend:
-        return ""
-    # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
-    # conda's packages have builds of their own.
-    is_wheel = not is_report(context) and companion.installer != "conda"
-    platform = f"{context.os.family}-{context.os.machine}" if is_wheel else None
-    fits = serves_backend(catalog, name, companion.version, torch.backend, platform)
-    return f": it is not built for {torch.backend}" if fits is False else ""
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
@@ -365,9 +317,10 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
         )
         return Fix(text=text, needs=unread)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
-    which = lines('python -c "import torch; print(torch.__version__, torch.__file__)"')
+    ask = "import torch; print(torch.__version__, torch.__file__)"
+    which = paste.command(context, paste.python(context), "-c", ask)
     way = paste.install_torch(context, f"Install torch and {name} together. ")
-    return replace(way, looks=paste.look(look, *which))
+    return replace(way, looks=paste.look(look, which))
 
 
 def pairs(context: RuleContext) -> Findings:
@@ -413,7 +366,6 @@ RULES = (
     torch_cpu_build,
     foreign_wheel,
     torch_sees_no_gpu,
-    cuda_lib_missing,
     interpreter,
     environment,
     host,

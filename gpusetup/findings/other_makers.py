@@ -138,7 +138,7 @@ def no_kernels(context: RuleContext) -> Findings:
         yield seen(context, "rocm-override-wrong", "environment", text)
     version = context.torch.version or ""
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
-    if not (rocm and targets) or any(has_kernels(t, rocm, version) is not False for t in targets):
+    if not (rocm and targets) or any(has_kernels(t, rocm) is not False for t in targets):
         return
     # A person who set the override chose the kernels of a related target on purpose.
     if value and any(target in RELATIVES for target in targets):
@@ -181,51 +181,6 @@ def metal(context: RuleContext) -> Findings:
     if is_read and parsed(macos or "") < parsed(oldest_macos(version or "")):
         text, fix = f"macOS {macos}, torch {version}", makers.reach_metal(context)
         yield seen(context, "apple-silicon", "os", text, fix=fix)
-
-
-REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
-NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
-
-
-def said_of_the_stack(context: RuleContext) -> Findings:
-    """Problems of the driver and its device nodes that the makers' own tools report in a text."""
-    if not is_report(context) or has_nvidia(context):
-        return
-    complaints = events(context, "no-hip-gpus")
-    refused = [event for event in complaints if REFUSED.search(event.text or "")]
-    missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
-    unloaded = [event for event in complaints if event.values.get("why") == "module"]
-    # Where rocminfo finds the module elsewhere in the text, somebody has loaded it since.
-    if events(context, "rock-loaded"):
-        unloaded = []
-    maker = _maker_in_text(context)
-    # Render nodes belong to every maker's driver, so the text must name one maker alone.
-    if maker is not None:
-        missing += events(context, "device-node-missing")
-    maker = maker or AMD
-    # Docker on Windows runs in a machine that has no device node at all.
-    on_host = not on(context, "windows") and any(e.values.get("place") == "host" for e in missing)
-    if refused:
-        node = _node_of(maker)
-        yield finding(context, "maker-device-permission", refused, node=node)
-    elif missing and not on_host and (in_container(context) or on(context, "windows")):
-        yield finding(context, "container-no-maker-gpu", missing, who=maker.name)
-    # In WSL there is neither /dev/kfd nor a Linux kernel module.
-    elif (missing or unloaded) and context.os.wsl is not True:
-        who, module = f"the {maker.name} GPU", OWN_DRIVERS[maker.id][0]
-        yield finding(context, NOT_LOADED, (*unloaded, *missing), who=who, module=module)
-
-
-def _maker_in_text(context: RuleContext) -> Maker | None:
-    """The only maker of GPUs that a text names, if it is AMD or Intel."""
-    named = set(vendors_of(context.snapshot))
-    if build_maker := maker_of(context.torch.backend):
-        named.add(build_maker)
-    if events(context, "no-xpu"):
-        named.add(INTEL.id)
-    if events(context, "no-hip-gpus", "hip-kernel-missing"):
-        named.add(AMD.id)
-    return next((maker for maker in (AMD, INTEL) if named == {maker.id}), None)
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -417,7 +372,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
 
 RULES = (
-    said_of_the_stack,
     driver_and_nodes,
     wrong_build,
     no_kernels,

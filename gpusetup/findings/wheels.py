@@ -7,7 +7,6 @@ import re
 from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import RECORDS
 from gpusetup.causes.wheels import USUAL_PYTHON
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
@@ -87,23 +86,12 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and context.choice.build is None:
         return paste.jetson_fix(context)
-    tags = re.search(r"-cp(\d)(\d{1,2})t?-", requested)
-    if cause == "python-no-wheel" and tags:
-        python = f"{tags[1]}.{tags[2]}"
-        text = (
-            f"This file is for 64-bit Python {python}: create an environment with that Python, "
-            "or let the installer choose the file for yours"
-        )
-        return paste.with_python(context, python, text)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
         return makers.native_python(context)
-    if context.choice.build is None:
-        if cause == "no-wheel-for-platform":
-            return Fix(text=RECORDS["no-wheel-for-platform"].text)
-        if cause == "glibc-too-old":
-            return None
+    if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
+        return None
     why = "Install a release that has a wheel for this system. "
     return makers.first_install(context) or paste.install_torch(context, why)
 

@@ -23,7 +23,7 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.system_packages import compiler, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Gpu, Os
+from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 
@@ -87,31 +87,6 @@ GUIDES = {
     "nixos": "https://wiki.nixos.org/wiki/NVIDIA",
 }
 """A family of distributions -> the guide to its own packages of the driver."""
-
-
-def cuda_repository(os: Os) -> Lines:
-    """NVIDIA's own repository for toolkits (its CUDA Installation Guide); () if it has none for
-    this system."""
-    system, release = (os.id or "").lower(), (os.version or "").partition(".")[0]
-    if system in ("rocky", "almalinux", "centos"):
-        system = "rhel"
-    elif system == "ubuntu":
-        release = (os.version or "").replace(".", "")
-    if release not in REPOSITORIES.get(system, ()):
-        return ()
-    # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
-    machine = "sbsa" if os.machine == "aarch64" else "x86_64"
-    repositories = "https://developer.download.nvidia.com/compute/cuda/repos"
-    folder = f"{repositories}/{system}{release}/{machine}"
-    if system == "rhel":
-        file = f"{folder}/cuda-rhel{release}.repo"
-        return (filled("sudo dnf config-manager --add-repo {file}", file=file),)
-    keyring = "cuda-keyring_1.1-1_all.deb"
-    return (
-        filled("wget {url}", url=f"{folder}/{keyring}"),
-        filled("sudo apt install -y {file}", file=f"./{keyring}"),
-        filled(UPDATE),
-    )
 
 
 DRIVER_SITE = "https://www.nvidia.com/drivers"

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, on
-from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled
 
 NAMED_AS_MODULES = frozenset((
@@ -91,16 +89,3 @@ def folders_first(context: RuleContext, folder: str) -> Lines:
 
 
 FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
-
-
-def newer_glibc(context: RuleContext, text: str) -> Fix:
-    """Use a system with a newer glibc; if a package other than torch needs it, change that package
-    first."""
-    module = failing_package(context)
-    if module in ("", "torch"):
-        return Fix(text=text)
-    package = distribution_of(module) or module
-    return Fix(
-        text=f"{package} needs it, but torch does not: install a release of {package} that was "
-        f"built for an older system, or remove it if your program runs without it. {text}"
-    )

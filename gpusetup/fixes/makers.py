@@ -15,9 +15,9 @@ from gpusetup.accelerators.amd import (
     DROPPED,
     INDEX_OF_AMD,
     LAST_ROCM,
+    RADEON,
     RELATIVES,
     SERVED_CARDS,
-    WINDOWS_TARGETS,
     device_extras,
     gfx_of,
     has_kernels,
@@ -103,7 +103,7 @@ def _from_amds_index(context: RuleContext, target: str | None) -> Fix:
     """Install AMD's own wheels for a target that PyTorch's wheels do not serve, or set the variable
     with which the installed torch runs the kernels of a related target."""
     extras = device_extras([target])
-    if not extras or (on(context, "windows") and target not in WINDOWS_TARGETS):
+    if not extras or (on(context, "windows") and target not in RADEON):
         this_gpu = f"this GPU ({target})" if target else "this GPU"
         return Fix(
             text=f"AMD's list of PyTorch wheels has none for {this_gpu}. torch's CPU build "
@@ -187,7 +187,7 @@ def for_amd(context: RuleContext) -> Fix:
     finds_none = complains or (is_rocm and context.torch.cuda_available is False)
     serves = target in (None, *BUILT_FOR)
     if target and rocm:
-        serves = has_kernels(target, rocm, context.torch.version or "") is not False
+        serves = has_kernels(target, rocm) is not False
     # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all,
     # unless rocminfo does.
     lacks_kernels = not serves and bool(not finds_none or rocm_lists_the_gpu(context))

@@ -38,20 +38,15 @@ def posix(context: RuleContext, *texts: str) -> Lines:
     return () if on(context, "windows") else lines(*texts)
 
 
-def _shell(context: RuleContext) -> shell.Shell:
-    """The shell of the person's system: PowerShell on Windows, otherwise a POSIX shell."""
-    return shell.shell_for(context.os.family)
-
-
 def setting(context: RuleContext, name: str, value: str) -> Line:
     """The line that sets a variable in this system's shell. On Windows it is PowerShell's syntax,
     because its `set` does not set environment variables."""
-    return shell.setting(name, value, _shell(context))
+    return shell.setting(name, value, context.os.family)
 
 
 def unset(context: RuleContext, name: str) -> Lines:
     """The line that unsets a variable in this system's shell."""
-    return (shell.unsetting(name, _shell(context)),)
+    return (shell.unsetting(name, context.os.family),)
 
 
 LIBRARIES = "LD_LIBRARY_PATH"
@@ -72,7 +67,7 @@ def without_folders(context: RuleContext, *unwanted: str) -> Lines:
 
 def prepending(context: RuleContext, name: str, folder: str) -> Line:
     """The line that puts a folder first in a list such as PATH."""
-    return shell.prepending(name, folder, _shell(context))
+    return shell.prepending(name, folder, context.os.family)
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:

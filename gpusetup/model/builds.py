@@ -65,6 +65,11 @@ class TorchBuild(Frozen):
             return name
         return f"{name}[{','.join(self.device_extras)}]"
 
+    def labelled_version(self, version: str) -> str:
+        """A version of torch or a companion as this build's index has it: `2.9.1+cu128`."""
+        public = version.partition("+")[0]
+        return f"{public}+{self.backend}" if self.labelled else public
+
     @property
     def cuda_major(self) -> str:
         """The CUDA major version, e.g. `12`; empty if the build does not use CUDA."""

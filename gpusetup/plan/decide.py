@@ -28,6 +28,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.place import Place
+from gpusetup.plan.rl import SUPERVISED
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
@@ -159,18 +160,16 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     rl = job.rl
-    beside = {
-        "the reference model": rl.has_reference,
-        "the reward model": rl.has_reward_model,
-        "the critic model": rl.critic,
-        "the inference engine on the same GPUs": job.engine_bytes,
-        f"a cache for {rl.generated_at_once:,} sequences generated at once": rl.generated_at_once,
-    }
-    counted = ", ".join(name for name, is_there in beside.items() if is_there)
-    if counted:
-        return f"plan also counts {counted}, and never compared that with a measurement"
-    if job.sequences_of_sample > 1:
-        return "plan never compared training on pairs of answers with a measurement"
+    if rl.method not in SUPERVISED:
+        beside = {
+            "the reference model": rl.has_reference,
+            "the reward model": rl.has_reward_model,
+            "the critic model": rl.critic,
+            "the inference engine on the same GPUs": job.engine_bytes,
+        }
+        counted = ", ".join(name for name, is_there in beside.items() if is_there)
+        with_models = f" (with {counted})" if counted else ""
+        return f"plan never compared training by {rl.method}{with_models} with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
         return "runs of adapters under ZeRO often need more memory than plan counts"
     return None

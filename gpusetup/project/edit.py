@@ -17,11 +17,10 @@ from gpusetup.catalog.companions import default_backend
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.host import Host
 from gpusetup.choose.installed import marker_environment
-from gpusetup.choose.wish import backend_label
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.project.ask import Ask, NamedIndex, Variant, named_family
-from gpusetup.project.decide import OF_THE_GPU
+from gpusetup.project.decide import backend_of_variant
 
 SYSTEMS = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}
 """The marker of each system for which torch's own index has builds for GPUs."""
@@ -165,41 +164,29 @@ def backends_of_variants(
     """
     if ask.is_poetry or any(source.package == "torch" for source in ask.sources):
         return {}
-    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     backends = {}
     for variant in ask.variants:
-        is_of_gpu = build is not None and variant.name.lower() in OF_THE_GPU
-        backend = build.backend if build and is_of_gpu else backend_label(variant.name)
-        if backend in known:
+        backend = backend_of_variant(variant, ask, ask, catalog)
+        if backend == "auto":
+            backend = build.backend if build else None
+        # An index of AMD's or Intel's serves all packages, so it cannot be that of one extra.
+        if backend and maker_of(backend) not in NEEDS_ITS_INDEX:
             backends[variant] = backend
     return backends
 
 
 def edit_of_variants(
-    backends: Mapping[Variant, str], ask: Ask, family: Sequence[str],
-    root: str, chosen: Variant, pinned: TorchBuild | None = None,
-) -> Edit:  # fmt: skip
+    backends: Mapping[Variant, str],
+    ask: Ask,
+    family: Sequence[str],
+    root: str,
+    chosen: Variant,
+    pinned: TorchBuild | None = None,
+) -> Edit:
     """The edit that gives each of these extras and groups its index, and forbids installing two of
     them together. They keep their requirements, unless the user names a torch, whose release is
     then `pinned` in each. `chosen` is the one for this machine."""
-    lines = []
-    if len(backends) > 1:
-        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in backends)
-        lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
-    for backend in dict.fromkeys(backends.values()):
-        lines += [*index_lines(index_name(backend), index_url(backend, root), backend), ""]
-    lines.append(SOURCES)
-    for member in named_family([*family, *(name for one in backends for name in one.family)]):
-        lines.append(f"{member} = [")
-        for variant, backend in backends.items():
-            if member in (*family, *variant.family):
-                # A Mac takes torch from the default index, because the others lack it.
-                where = " or ".join(SYSTEMS.values())
-                lines.append(
-                    f'    {{ index = "{index_name(backend)}", {variant.kind} = "{variant.name}", '
-                    f'marker = "{where}" }},'
-                )
-        lines.append("]")
+    lines = _lines_of_variants(backends, family, root)
     notes = [*notes_on_tables(ask, lines)]
     if ask.family:
         notes.append(
@@ -213,14 +200,39 @@ def edit_of_variants(
     options = " or ".join(" ".join(variant.words) for variant in backends)
     notes.append(f"`uv sync` installs one of them: {options}")
     steps = []
-    if pinned:
-        for variant in backends:
-            option = "--optional" if variant.kind == "extra" else "--group"
-            versions = pinned.family(variant.family)
-            exact = (f"{name}=={version}" for name, version in versions.items())
-            steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
+    for variant in backends if pinned else ():
+        option = "--optional" if variant.kind == "extra" else "--group"
+        versions = pinned.family(variant.family) if pinned else {}
+        exact = (f"{name}=={version}" for name, version in versions.items())
+        steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
     steps.append(("uv", "sync", *chosen.words))
     return Edit(lines=tuple(lines), steps=tuple(steps), notes=tuple(notes))
+
+
+def _lines_of_variants(
+    backends: Mapping[Variant, str], family: Iterable[str], root: str
+) -> list[str]:
+    """The TOML tables for extras and groups: that they conflict, an index for each backend, and
+    for each package of torch's family one source for each variant."""
+    lines = []
+    if len(backends) > 1:
+        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in backends)
+        lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
+    for backend in dict.fromkeys(backends.values()):
+        lines += [*index_lines(index_name(backend), index_url(backend, root), backend), ""]
+    # A Mac takes torch from the default index, because the others lack it.
+    marker = " or ".join(SYSTEMS.values())
+    lines.append(SOURCES)
+    for member in named_family([*family, *(name for one in backends for name in one.family)]):
+        lines.append(f"{member} = [")
+        lines += (
+            f'    {{ index = "{index_name(backend)}", {variant.kind} = "{variant.name}", '
+            f'marker = "{marker}" }},'
+            for variant, backend in backends.items()
+            if member in (*family, *variant.family)
+        )
+        lines.append("]")
+    return lines
 
 
 def index_name(backend: str) -> str:

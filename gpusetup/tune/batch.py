@@ -19,6 +19,7 @@ from gpusetup.configs.settings import (
     switch_value,
     unquoted,
     whole_number,
+    words_of,
 )
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
@@ -251,21 +252,16 @@ def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
 
 # --- what else depends on the micro-batch ---------------------------------------------------------
 
-STEP_COUNTS = re.compile(
-    r"(?ix) (?:max|min|num|total|train|warmup|decay|save|saving|eval|val|validation|checkpoint\w*"
-    r"|ckpt|lr|limit|per|every|n|test|scheduler|cooldown|stable)s?_?(?:\w*_)?(?:steps?|iters?"
-    r"|iterations?|batches|updates?)(?:_per_epoch|_ratio)?$"
-    r"| ^(?:steps?|iters?|iterations?|steps_per_epoch|num_steps|T_max|step_size|milestones"
-    r"|val_check_interval|val_interval|(?:eval|save|checkpoint)_(?:interval|every|freq)"
-    r"|overfit_batches)$"
-    r"| ^(?:eval|save)_every\w*$"
-)
-"""Matches names of settings that are counted in some kind of steps."""
-OTHER_COUNTS = re.compile(
-    r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs"
-    r"|^limit_(?:val|test|predict)|sanity"
-)
-"""Matches names that look similar but count something else."""
+STEP_WORDS = frozenset((
+    "step", "steps", "iter", "iters", "iteration", "iterations", "batches", "updates", "interval",
+    "milestones",
+))  # fmt: skip
+"""Words in names of settings that are counted in some kind of steps."""
+OTHER_WORDS = frozenset((
+    "log", "logging", "print", "grad", "gradient", "gradients", "accum", "accumulate",
+    "accumulation", "micro", "ratio", "epochs", "sanity",
+))  # fmt: skip
+"""Words in names that look similar but count something else."""
 CONTRASTIVE = re.compile(
     r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
     r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
@@ -327,8 +323,8 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
 
 def _counts_steps(setting: Setting) -> bool:
     """Whether a setting counts steps; values of 0 or below, ratios and epochs do not."""
-    name = name_of(setting.path)
-    if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
+    words = words_of(name_of(setting.path))
+    if words.isdisjoint(STEP_WORDS) or not words.isdisjoint(OTHER_WORDS):
         return False
     # Evaluation has a separate loader, so its steps do not depend on this batch.
     if any(is_other_phase(word) for word in setting.path[:-1] if isinstance(word, str)):

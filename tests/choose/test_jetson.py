@@ -57,12 +57,13 @@ def test_orin_runs_the_ordinary_wheels_from_jetpack_7_2_on(
 # --- what to do ---------------------------------------------------------------------------------
 
 
-def test_jetpack_6_gets_nvidias_wheel() -> None:
+def test_jetpack_6_gets_nvidias_wheel_and_its_guide() -> None:
     root = root_of(machine_named("jetson-orin"))
     assert root.id == "jetson-wrong-wheel" and root.fix is not None
     gone, wheel, last = root.fix.commands
     assert gone.endswith("uninstall -y torchvision torchaudio")
     assert "--find-links https://developer.download.nvidia.com/compute/redist/jp/v61" in wheel
+    assert "install-pytorch-jetson-platform" in root.fix.text
     assert last.endswith("pip install torch")
 
 

@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "another type": ("resolve", {"gpu": 4090}, "resolve gpu: 4090 is not of type"),
     "a truth as a number": ("plan", {"gpus": True}, "True is not of type 'integer'"),
     "no text": ("read_report", {}, "'text' is a required property"),
-    "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "explain id"),
+    "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "xxx"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
 }
 

@@ -163,7 +163,7 @@ NASTY = st.text(
 
 @given(st.one_of(ANY, NASTY))
 def test_bash_hands_on_exactly_the_word(text: str) -> None:
-    line = shell.line(("printf", "%s.", text), "bash")
+    line = shell.shell_line(("printf", "%s.", text), "linux")
     done = subprocess.run(
         ("/bin/bash", "--noprofile", "--norc", "-c", line), capture_output=True, check=True
     )
@@ -172,7 +172,7 @@ def test_bash_hands_on_exactly_the_word(text: str) -> None:
 
 @given(st.one_of(ANY, NASTY))
 def test_a_setting_of_bash_is_exactly_the_value(text: str) -> None:
-    line = shell.setting("GPUSETUP_X", text, "bash")
+    line = shell.setting("GPUSETUP_X", text, "linux")
     done = subprocess.run(
         ("/bin/bash", "--noprofile", "--norc", "-c", f'{line}\nprintf %s. "$GPUSETUP_X"'),
         capture_output=True, check=True,

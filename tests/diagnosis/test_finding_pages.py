@@ -30,7 +30,7 @@ def test_no_paragraph_stands_on_more_than_three_pages() -> None:
 
 def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> None:
     by_id = {record.id: record for record in records()}
-    for id in ("nvml-mismatch", "driver-too-old", "torch-cpu-build", "shm-too-small"):
+    for id in ("nvml-mismatch", "driver-too-old", "torch-cpu-build", "uvm-missing"):
         page = finding_pages.markdown(by_id[id])
         assert page.startswith("# `"), id
         assert "```sh" in page.partition("## How to fix it")[2], id

@@ -95,12 +95,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ),
     # --- the libraries ---
     ("libcuda-stub", W, changed(events=event("libcuda-stub", folder="/cuda/stubs")), HEALTHY),
-    (
-        "cuda-lib-missing",
-        E,
-        changed(packages=(Package(name="nvidia-cublas-cu12", version="12.6.4.1", intact=False),)),
-        changed(packages=(Package(name="nvidia-cublas-cu12", version="12.6.4.1", intact=True),)),
-    ),
     # --- Python ---
     ("glibc-too-old", E, changed(os={"libc": "glibc 2.12"}), HEALTHY),
     (

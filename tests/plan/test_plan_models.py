@@ -10,12 +10,11 @@ import pytest
 from each_row import each
 
 from gpusetup.cli import main
-from gpusetup.errors import BadInput, GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
     model_named,
     model_table,
-    parameter_count,
     shape_or_assumed,
     size_in_name,
 )
@@ -95,13 +94,10 @@ def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) 
     "words, said",
     [
         (("--model", "my-own-thing-3b"), "--model path/to/config.json"),
-        (("--model", "my-own-thing-3b"), "--params 3B"),
         (("--model", "quen3-8b"), "similar known names: Qwen3-8B"),
         (("--model", "some-lab/Thing"), "hf download some-lab/Thing config.json"),
         (("--model", "microsoft/resnet-50"), "has no attention layers"),
-        (("--model", "yolov8n"), "--batch-size --code train:build"),
         (("--model", "sdxl"), "is a diffusion model"),
-        (("--model", "Wan-AI/Wan2.1-T2V-14B-Diffusers"), "is a diffusion model"),
     ],
 )
 def test_a_name_without_a_number_hears_why_and_what_to_do(
@@ -109,12 +105,6 @@ def test_a_name_without_a_number_hears_why_and_what_to_do(
 ) -> None:
     assert main(["plan", *words, "--gpu-mem", "24GiB"]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
-
-
-@each("text", ["", "7x", "-1B", "8", "900000T"])
-def test_absurd_sizes_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parameter_count(text)
 
 
 # --- by config.json -------------------------------------------------------------------------------
@@ -198,14 +188,6 @@ def test_a_config_of_a_stranger_is_counted_or_refused(changes: dict[str, Any]) -
             assert shape_of({**config, **changes}).parameters > 0
         except GpuSetupError as problem:
             assert len(problem.message) < 300
-
-
-@each("text", ["", "{", "[1, 2]", "\udcff"])
-def test_a_broken_config_is_bad_input(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadInput):
-        model_named(str(file))
 
 
 def test_a_hybrid_never_gets_a_tick(tmp_path: Path, planned: Any) -> None:

@@ -11,29 +11,26 @@ random numbers, memory) and halves the parts until they fit. Each part's loss is
 share of the samples, so that the summed gradient equals that of the whole batch, apart from
 rounding. Later batches start with the size that fitted.
 
-A mean over something else than samples, such as the tokens that count, needs `weight`. A check on a
-few samples and their two halves shows whether the parts give the gradient of the whole batch.
+If the loss is a mean over something else than samples, such as the tokens that count, the parts
+need other weights, which `weight` returns.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import traceback
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.autograd.graph import saved_tensors_hooks
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.recover.batches import batch_size, part_of
-from gpusetup.tune.recover.undo import BATCH_NORM, TrainingState, Undo
+from gpusetup.tune.recover.undo import BATCH_NORM, Undo
 
 LOG = logging.getLogger("gpusetup.tune")
 
@@ -46,8 +43,8 @@ class Recovered(Frozen):
     batch_size: int
     micro_batch_size: int
     differs: tuple[str, ...] = ()
-    """The reasons why the gradient differs from the whole batch's gradient; () if the two are equal
-    apart from rounding."""
+    """The reasons why the gradient differs from the whole batch's gradient even if the parts are
+    weighted correctly."""
 
 
 class CannotRecover(GpuSetupError):
@@ -69,7 +66,7 @@ def recover_from_oom(
     model: torch.nn.Module,
     backward: Backward = torch.Tensor.backward,
     weight: Weight | None = None,
-    allow: Collection[str] = ("random",),
+    allow: Collection[str] = (),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
     """Run forward and backward for one batch; if memory runs out, repeat it in smaller
@@ -78,12 +75,11 @@ def recover_from_oom(
     `step(part)` must return the loss of a part as a mean over its samples. If the mean is over
     something else, such as the tokens that count, `weight(part)` returns their number; a part with
     a weight of 0 is left out. A loss over pairs of samples (contrastive) must not be split.
-    `backward(loss)` replaces `loss.backward()`,
-    for example with a GradScaler: `lambda loss: scaler.scale(loss).backward()`.
+    `backward(loss)` replaces `loss.backward()`, for example with a GradScaler:
+    `lambda loss: scaler.scale(loss).backward()`.
 
-    If splitting would change the training, it is refused unless `allow` contains the reason:
-    `batchnorm` (statistics of a part differ from those of the batch) or `random` (dropout draws
-    other masks; allowed by default, with a message). Training with several ranks is refused,
+    Splitting is refused for a model with BatchNorm, whose statistics over a part differ from those
+    over the batch, unless `allow` contains `batchnorm`. Training with several ranks is refused,
     because the others would wait for a rank that splits its batch.
 
     Raises CannotRecover from the original error if not even one sample fits or if splitting is
@@ -147,109 +143,21 @@ class BatchLoss(NamedTuple):
         return loss, weight
 
 
-def gradient_difference(losses: BatchLoss, micro: int, model: torch.nn.Module) -> str | None:
-    """How much the gradient of the first `micro` samples differs from the gradient of their two
-    halves, in words; None if rounding explains the difference."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    types: set[torch.dtype] = set()
-
-    def note_type(saved: torch.Tensor) -> torch.Tensor:
-        types.add(saved.dtype)
-        return saved
-
-    try:
-        with deterministic(model), saved_tensors_hooks(note_type, lambda saved: saved):
-            random_state = torch.get_rng_state()
-            whole = losses.weighted(0, micro)
-            # Random numbers are reported separately.
-            if whole is None or not torch.equal(random_state, torch.get_rng_state()):
-                return None
-            loss, weight_of_whole = whole
-            difference = torch.autograd.grad(loss, trained, materialize_grads=True)
-            scale = norm(difference)
-            halves = [losses.weighted(0, micro // 2), losses.weighted(micro // 2, micro)]
-            for loss, weight in filter(None, halves):
-                share = loss * (weight / weight_of_whole)
-                gradients = torch.autograd.grad(share, trained, materialize_grads=True)
-                for rest, gradient in zip(difference, gradients, strict=True):
-                    rest.sub_(gradient)
-                scale += norm(gradients)
-    except Exception as problem:  # for example with reentrant checkpointing
-        why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-        return f"gpusetup did not check whether the loss may be split ({why})"
-    # `scale` is the sum of both norms, so halve it.
-    error = 2 * norm(difference) / scale if scale else 0.0
-    is_16_bit = not types.isdisjoint((torch.float16, torch.bfloat16))
-    if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
-        return None
-    return (
-        f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a"
-        " mean over parts, which `weight=` makes exact; a loss over pairs or the whole batch,"
-        " which must not be split; or a backward that is not linear)"
-    )
-
-
-TOLERANCE_FLOAT32 = 1e-4
-"""The relative difference between two gradients that rounding can explain, since their terms may
-cancel."""
-TOLERANCE_16_BIT = 5e-2
-"""The relative difference that rounding can explain if products are computed in 16 bits."""
-RANDOM_MODULES = (
-    torch.nn.modules.dropout._DropoutNd,
-    torch.nn.RNNBase,
-    torch.nn.MultiheadAttention,
-)
-
-
-def norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of all gradients together, as if they were one vector. In 64 bits, because
-    a sum of many squares overflows in 16 bits."""
-    return math.hypot(*(float(tensor.detach().double().norm()) for tensor in tensors))
-
-
-@contextmanager
-def deterministic(model: torch.nn.Module) -> Iterator[None]:
-    """A context without dropout and TF32, in which BatchNorm uses its running statistics. At its
-    end, buffers and random states are what they were at its beginning."""
-    before = TrainingState(model)
-    kinds = (*RANDOM_MODULES, BATCH_NORM)
-    modules = [one for one in model.modules() if isinstance(one, kinds) and one.training]
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    allowed_tf32 = [backend.allow_tf32 for backend in backends]
-    for module in modules:
-        module.training = False
-    for backend in backends:
-        backend.allow_tf32 = False
-    try:
-        yield
-    finally:
-        for backend, allowed in zip(backends, allowed_tf32, strict=True):
-            backend.allow_tf32 = allowed
-        for module in modules:
-            module.training = True
-        before.restore()
-
-
 # --- the attempts ---------------------------------------------------------------------------------
 
 
 class ModelHistory:
     """What earlier batches have shown about a model."""
 
-    def __init__(self) -> None:
-        self.holds_all_parameters = False
-        """Whether the check found that the loss trains only parameters of the model."""
-        self.micro: int | None = None
-        """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-        self.checks: dict[Any, str | None] = {}
-        """The step function's code -> its `gradient_difference`."""
+    holds_all_parameters = False
+    """Whether the check found that the loss trains only parameters of the model."""
+    micro: int | None = None
+    """The micro-batch size that fitted after memory ran out; None if it never ran out."""
 
 
 # A history is deleted together with its model.
 HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
-LARGEST_CHECK = 8
-"""The maximum number of samples for the check that compares the gradient of some samples with the
-gradient of their two halves."""
+DROPOUT = torch.nn.modules.dropout._DropoutNd
 
 
 class _Attempts:
@@ -260,7 +168,6 @@ class _Attempts:
     ) -> None:
         self.losses, self.model, self.undo, self.step_back = losses, model, undo, backward
         self.history = HISTORIES.setdefault(model, ModelHistory())
-        self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
@@ -268,20 +175,18 @@ class _Attempts:
         count = self.losses.size
         # Start with the size that fitted for an earlier batch.
         micro = min(count, self.history.micro or count)
-        if micro < count:
-            _refuse(what_differs(self.model, allow), None)
         ran_out = False
         while True:
+            if micro < count and "batchnorm" not in allow and (why := batch_norm(self.model)):
+                raise CannotRecover(
+                    f"Splitting the batch would change the training: {why}",
+                    hint="use a smaller batch size, or give `allow=['batchnorm']`",
+                )
             loss, problem = self.attempt(micro)
-            self.draws_random |= self.undo.state.random_was_drawn()
-            is_split = micro < count or problem is not None
-            if self.draws_random and "random" not in allow and is_split:
-                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
             ran_out = True
             self.undo.reset()
-            _refuse(what_differs(self.model, allow), problem)
             if micro == 1:
                 raise CannotRecover(
                     f"Not even 1 of {count} samples fit",
@@ -290,21 +195,19 @@ class _Attempts:
                 ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences(micro) if micro < count else []
+        differs = self.differences() if micro < count else ()
         if ran_out:
             self.history.micro = micro
-            gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
+            of_mean = "" if self.losses.weight else ", if the loss is a mean over samples"
+            gradient = f"with the same gradient{of_mean}"
+            if differs:
+                gradient = f"but {'; '.join(differs)}"
             say(
                 f"out of memory with {count} samples: went on in micro-batches of {micro},"
                 f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
                 " the rest"
             )
-        return Recovered(
-            loss=loss,
-            batch_size=count,
-            micro_batch_size=micro,
-            differs=tuple(differs),
-        )
+        return Recovered(loss=loss, batch_size=count, micro_batch_size=micro, differs=differs)
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
@@ -358,27 +261,12 @@ class _Attempts:
         self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differences(self, micro: int) -> list[str]:
-        """The reasons why training in parts of `micro` samples differs from training the whole
-        batch; [] if there are none."""
-        differs = what_differs(self.model)
-        hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
-        if hooked:
-            differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
-        if self.draws_random:
-            differs.append("the step draws random numbers for each part (perhaps dropout)")
-        changed_buffers = self.undo.state.changed_buffers()
-        if changed_buffers:
-            differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
-        # The comparison runs once for each step function, at its first split batch. Its code stands
-        # for it, because a lambda is a new object in every step.
-        code = getattr(self.losses.step, "__code__", None)
-        if code not in self.history.checks:
-            # At least two samples, so that there are two halves.
-            samples = min(max(2, min(micro, LARGEST_CHECK)), self.losses.size)
-            self.history.checks[code] = gradient_difference(self.losses, samples, self.model)
-        difference = self.history.checks[code]
-        return [*differs, difference] if difference else differs
+    def differences(self) -> tuple[str, ...]:
+        """The reasons why training in parts differs from training the whole batch; () if there are
+        none."""
+        drops = any(isinstance(one, DROPOUT) and one.training for one in self.model.modules())
+        dropout = "dropout draws another mask for each part" if drops else None
+        return tuple(filter(None, (batch_norm(self.model), dropout)))
 
 
 def without_frames(problem: BaseException) -> BaseException:
@@ -391,34 +279,20 @@ def without_frames(problem: BaseException) -> BaseException:
     return problem.with_traceback(None)
 
 
-def _refuse(reasons: list[str], problem: BaseException | None) -> None:
-    """Raise CannotRecover if there is any reason against splitting the batch."""
-    if reasons:
-        raise CannotRecover(
-            f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="use a smaller batch size, or name in `allow=` what may differ",
-        ) from problem
-
-
-def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """The reason why training in parts would differ because of BatchNorm; [] if there is none or
-    `allow` contains `batchnorm`. In evaluation mode, BatchNorm uses its running statistics."""
-    names = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, BATCH_NORM) and module.training
-    ]
-    if not names or "batchnorm" in allow:
-        return []
-    return [f"BatchNorm computes its statistics over one part only ({listed(names)})"]
-
-
 MOST_NAMES = 3
 """The number of names to show: enough to find the kind of layer."""
 
 
-def listed(names: list[str]) -> str:
-    """The first names of a list as text."""
+def batch_norm(model: torch.nn.Module) -> str | None:
+    """Why training in parts would differ because of BatchNorm; None if the model has none that is
+    in training mode, in which alone BatchNorm computes statistics."""
     # `named_modules` gives the model itself an empty name.
-    text = ", ".join(name or "the model itself" for name in names[:MOST_NAMES])
-    return f"{text}, ..." if len(names) > MOST_NAMES else text
+    names = [
+        name or "the model itself"
+        for name, module in model.named_modules()
+        if isinstance(module, BATCH_NORM) and module.training
+    ]
+    if not names:
+        return None
+    listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    return f"BatchNorm computes its statistics over one part only ({listed})"
