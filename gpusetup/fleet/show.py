@@ -140,26 +140,31 @@ def next_command(
     'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
     """
     is_safe = SAFE.fullmatch(node.name) is not None
+    if node.problem:
+        return record_again(node, folder) if is_safe else None
     grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
-    if not (node.problem or findings or grave_fields):
-        return None
-    # A file name with control characters must not become part of a command on the terminal.
-    file = node.snapshot_file
     by_doctor = any(finding.id != FAILED_CHECK for finding in findings)
-    if by_doctor and not node.problem and file is not None and file.isprintable():
+    file = node.snapshot_file
+    # A file name with control characters must not become part of a command on the terminal.
+    if by_doctor and file is not None and file.isprintable():
         return f"gpusetup doctor --from {quote(file)}"
-    if not is_safe:
+    if not is_safe or not (findings or grave_fields):
         return None
-    broken = node.broken_file
-    if broken is None and not node.facts and folder is not None:
-        broken = str(Path(folder) / f"{node.name}.json")
-    if node.problem and broken and broken.isprintable():
-        is_of_verify = Path(broken).stem.endswith("verify")
-        recorder = f"{VERIFY} --json" if is_of_verify else "gpusetup snapshot"
-        return f"ssh {node.name} {recorder} > {quote(broken)}"
     if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
         return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     is_slow = any(field.startswith(RATES) for field in grave_fields)
     if is_slow or (findings and not by_doctor):
         return f"ssh {node.name} {VERIFY}"
     return f"ssh {node.name} gpusetup doctor"
+
+
+def record_again(node: Node, folder: str | None) -> str:
+    """The command that takes a missing or broken record of a node again."""
+    file = node.broken_file
+    if file is None and not node.facts and folder is not None:
+        file = str(Path(folder) / f"{node.name}.json")
+    if file is None or not file.isprintable():
+        return f"ssh {node.name} gpusetup doctor"
+    is_of_verify = Path(file).stem.endswith("verify")
+    recorder = f"{VERIFY} --json" if is_of_verify else "gpusetup snapshot"
+    return f"ssh {node.name} {recorder} > {quote(file)}"

@@ -57,13 +57,34 @@ def files(
             f"slurm.conf cannot name files in {folder!r}: it has no quotes for such characters",
             hint="a path of letters, digits and ./+@:,=~_- only, as /etc/slurm/gpusetup",
         )
+    check = [python, "-I", "-m", "gpusetup", "fleet", "check"]
+    check += ["--profile", profile] if profile else []
+    # Only the health program writes the metrics: two programs would overwrite each other's.
+    check_with_metrics = [*check, "--prometheus", prometheus] if prometheus else check
+    own = Path(__file__).parent / "programs"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in own.iterdir()}
+    written = {"slurm.conf.gpusetup": texts["slurm.conf"].format(folder=folder)}
+    for name, title, command in (
+        ("prolog.sh", "Prolog of a job with GPUs", check),
+        ("health.sh", "HealthCheckProgram: drains and resumes this node", check_with_metrics),
+    ):
+        parts = (
+            "#!/bin/sh",
+            f"# {title} (written by `gpusetup fleet slurm`).",
+            *_settings(drain_at_most),
+            f"check() {{ {shlex.join(command)}; }}",
+            texts["node.sh"],
+            texts[name],
+        )
+        written[name] = "\n".join(parts)
+    return written
+
+
+def _settings(drain_at_most: str) -> list[str]:
+    """The lines at the beginning of both programs that set their variables."""
     scontrol = shutil.which("scontrol")
     folders = [*SYSTEM_FOLDERS, *([shlex.quote(str(Path(scontrol).parent))] if scontrol else [])]
-    check = (
-        *(python, "-I", "-m", "gpusetup", "fleet", "check"),
-        *(("--profile", profile) if profile else ()),
-    )
-    settings = [
+    lines = [
         "# Slurm sets no PATH for its programs.",
         f'PATH="${{PATH:+$PATH:}}"{":".join(folders)}',
         "# A share of the partition, or a number of nodes: more are never drained (0: none).",
@@ -72,29 +93,13 @@ def files(
         f"hardware_faults='{'|'.join(HARDWARE_FAULTS)}'",
     ]
     if "SLURM_CONF" in os.environ:
-        settings += [
+        lines += [
             "# Where Slurm's configuration was when this file was written; slurmd may say another.",
             f'[ -n "$SLURM_CONF" ] || SLURM_CONF={shlex.quote(os.environ["SLURM_CONF"])}',
             "export SLURM_CONF",
         ]
-    settings += [
+    lines += [
         "# The Python with gpusetup. Is it elsewhere on this node? Change the path here, or run",
         "# `gpusetup fleet slurm DIR --node-python PATH` again.",
     ]
-    own = Path(__file__).parent / "programs"
-    texts = {path.name: path.read_text(encoding="utf-8") for path in own.iterdir()}
-    programs = {
-        "prolog.sh": ("Prolog of a job with GPUs", check),
-        # Only the health program writes the metrics: two programs would overwrite each other's.
-        "health.sh": (
-            "HealthCheckProgram: drains and resumes this node",
-            (*check, *(("--prometheus", prometheus) if prometheus else ())),
-        ),
-    }
-    written = {"slurm.conf.gpusetup": texts["slurm.conf"].format(folder=folder)}
-    for name, (title, command) in programs.items():
-        head = ("#!/bin/sh", f"# {title} (written by `gpusetup fleet slurm`).")
-        check_function = f"check() {{ {shlex.join(command)}; }}"
-        parts = (*head, *settings, check_function, texts["node.sh"], texts[name])
-        written[name] = "\n".join(parts)
-    return written
+    return lines
