@@ -36,7 +36,7 @@ class Parts(NamedTuple):
 
     work: Work | None
     """The work from first to last, without the start and the pauses."""
-    body: Work | None
+    work_and_pauses: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
     pauses: Sequence[float]
@@ -47,9 +47,9 @@ class Parts(NamedTuple):
     @property
     def pause_share(self) -> float:
         """The percentage of samples between the first and the last work in which the GPU paused."""
-        if not self.paused or not self.body:
+        if not self.paused or not self.work_and_pauses:
             return 0.0
-        return self.paused.samples / self.body.samples * 100
+        return self.paused.samples / self.work_and_pauses.samples * 100
 
 
 class MemoryShare(NamedTuple):
@@ -159,7 +159,7 @@ class GpuRun:
         judged_from = body[0].seconds if body else 0.0
         return Parts(
             work=work_of([row for row in body if row.phase == WORK]),
-            body=work_of(body),
+            work_and_pauses=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
@@ -170,7 +170,7 @@ class GpuRun:
         """The work without the pauses, which every training makes for evaluation and checkpoints,
         or with them if they take more than 17 % of the time; None if the GPU never worked."""
         is_short = self.parts.pause_share <= marks.PAUSE_SHARE
-        return self.parts.work if is_short else self.parts.body
+        return self.parts.work if is_short else self.parts.work_and_pauses
 
     @cached_property
     def worked(self) -> bool:

@@ -61,7 +61,7 @@ has_room = Sign(
 
 def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     """The acceleration guide's three pieces of advice for a training whose GPU works less than half
-    of the time, without what does not help here or is done already; for a single reading, the steps
+    of the time, without what does not help here; for a single reading, the steps
     for each GPU."""
     if judgement.verdict in ("uneven", "faulty"):
         return ()

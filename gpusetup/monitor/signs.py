@@ -48,7 +48,7 @@ no_memory_traffic = Sign(lambda s: below(s.work.memory_busy, marks.QUIET))
 memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 # Kernels that use only a few multiprocessors show full utilisation but draw little power, although
 # they do not wait for memory.
-light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
+light = Sign(lambda s: below(s.work.kernel_power, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
 
@@ -117,7 +117,7 @@ shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 # --- clocks ---------------------------------------------------------------------------------------
 
 
-def held_down_by(cause: str) -> Sign:
+def lowers_the_clocks(cause: str) -> Sign:
     """A sign that the clocks are throttled for this cause (a cause in `throttling.py`)."""
     return Sign(lambda s: s.throttle is not None and s.throttle.cause == cause)
 

@@ -50,7 +50,7 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     for throttle in THROTTLES:
         is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
         if is_on and throttle.cause == "power":
-            return of_this_card(throttle, work, gpu, slow)
+            return cause_of_power_limit(throttle, work, gpu, slow)
         if is_on and (slow or not throttle.needs_low_clocks):
             return throttle
     # If no reason is reported, heat may still explain the low clocks of a busy GPU.
@@ -60,7 +60,9 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     return Throttle("no reason was told", "heat", "heat")
 
 
-def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun, slow: bool) -> Throttle | None:
+def cause_of_power_limit(
+    throttle: Throttle, work: Work, gpu: GpuRun, slow: bool
+) -> Throttle | None:
     """The power limit with its cause for this card: something outside the GPU that withholds power,
     a limit that was lowered, or one that costs much of the clock. None if the clocks are about what
     heavy work leaves, because a limit by itself proves nothing."""
@@ -68,10 +70,10 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun, slow: bool) -> Thr
     # A laptop's charger or a server's chassis may cap the power below the limit that NVML reports:
     # the clocks are low although the GPU would draw less than its limit if it worked all the time.
     # Without a limit to compare with, only very low clocks are enough.
-    if work.weight is None:
+    if work.kernel_power is None:
         is_withheld = not (limit or rated) and below(work.clock_share, marks.RATED_CLOCKS)
     else:
-        is_withheld = slow and work.weight + marks.IDLE_POWER < marks.POWER_LEFT
+        is_withheld = slow and work.kernel_power + marks.IDLE_POWER < marks.POWER_LEFT
     is_lowered = limit and rated and limit < rated * marks.RATED_POWER / 100
     # A laptop's power limit is chosen by its maker and cannot be raised.
     if is_withheld or (is_lowered and is_laptop(gpu.name)):

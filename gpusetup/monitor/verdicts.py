@@ -47,7 +47,7 @@ margin = ("free-the-card", "leave-a-margin")
 def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
     """The table's row for clocks that are throttled for this cause. It does not apply if the GPU
     mostly waits and is throttled only now and then, because then waiting costs more."""
-    proof = s.held_down_by(cause) & ~(s.mostly_waits & s.only_now_and_then)
+    proof = s.lowers_the_clocks(cause) & ~(s.mostly_waits & s.only_now_and_then)
     return VerdictCase("throttled", cause, proof, f"{{slowed}}{figures}; {{sm_clock}}", steps)
 
 

@@ -128,7 +128,7 @@ class Work:
         return percent(self.power_watts, self.power_limit)
 
     @property
-    def weight(self) -> float | None:
+    def kernel_power(self) -> float | None:
         """How much more power than an idle card the GPU draws while kernels run, in percent of the
         power limit; None if unknown."""
         if self.power_share is None or not self.utilization:
