@@ -5,7 +5,6 @@ Sources, where a record names no other: NVIDIA, "CUDA on WSL User Guide".
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
@@ -194,7 +193,7 @@ CAUSES = (
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         kind_of="wsl-driver",
-        explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
+        explains=("wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
         needs_root=True,
     ),
