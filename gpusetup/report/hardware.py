@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
-from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
@@ -168,7 +167,7 @@ def _is_in_use(match: re.Match[str]) -> bool:
     flat, (start, end) = match.string, match.span()
     before = flat[max(start - 20, 0) : start]
     is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
-    return not (match[0].startswith("gfx") and is_listed) and not is_switched_off(flat, end)
+    return not (match[0].startswith("gfx") and is_listed)
 
 
 # --- collect_env ----------------------------------------------------------------------------------
