@@ -14,18 +14,6 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, lines
 
-
-def _is_not_told(context: RuleContext) -> bool:
-    """Whether a DLL is missing that no other finding explains. An extension for another torch also
-    fails with a missing DLL."""
-    mismatches = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
-    explained = {value for mismatch in mismatches for value in mismatch.values.values()}
-    return not maker_facts.intels_extension_fails(context) and any(
-        explained.isdisjoint(missing.values.values())
-        for missing in events(context, "windows-dll-missing")
-    )
-
-
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """Words before a program's exit status."""
 
@@ -97,7 +85,13 @@ CAUSES = (
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
         "keep the installed torch. If that does not help, reinstall the same release of torch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
-        where=(_is_not_told,),
+        # An extension for another torch, or for Intel's GPUs, also fails with a missing DLL.
+        where=(
+            lambda context: not (
+                events(context, "extension-abi-mismatch", "torchaudio-mismatch")
+                or maker_facts.intels_extension_fails(context)
+            ),
+        ),
         commands=lambda _: (VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
