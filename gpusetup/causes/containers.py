@@ -160,10 +160,7 @@ CAUSES = (
         "os.environ in the program), and remove the setting there, or set it to the GPUs' "
         "numbers, counted from 0. If a scheduler sets it, request a GPU from the scheduler",
         # Source: CUDA C++ Programming Guide, environment variables.
-        explains=(
-            "cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed",
-            "invalid-device-ordinal", "mig-misconfigured",
-        ),
+        explains=("invalid-device-ordinal", "mig-misconfigured"),
         events=("gpus-not-given",),
         asks=(alike.LIST_GPUS,),
         commands=("unset CUDA_VISIBLE_DEVICES",),
@@ -224,8 +221,6 @@ CAUSES = (
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
         lacks="gpu",
-        # Without a driver in the container, CUDA also says that the driver is insufficient.
-        explains=("driver-too-old",),
         way=start_with_gpu,
         asks=(alike.ON_THE_HOST,),
         says=(
@@ -330,7 +325,6 @@ CAUSES = (
     ),
     Cause(
         "container-runtime-not-default",
-        by_check=True,
         title="The node's container runtime does not start this pod with the nvidia runtime",
         means="The toolkit is installed, but the engine that starts the pods was not configured "
         "or not restarted.",
@@ -342,7 +336,6 @@ CAUSES = (
     ),
     Cause(
         "docker-other-daemon",
-        by_check=True,
         check=CheckCommand("docker context ls", "NAME              DESCRIPTION      DOCKER ENDPOINT\ndefault                            unix:///var/run/docker.sock\ndesktop-linux *   Docker Desktop   unix:///home/me/.docker/desktop/docker.sock"),
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "

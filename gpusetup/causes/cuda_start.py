@@ -8,7 +8,7 @@ nvidia-modprobe.
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NO_DRIVER, NO_INIT
+from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
@@ -220,7 +220,7 @@ CAUSES = (
         "run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
-        explains=(*NO_INIT, *NO_DRIVER),
+        explains=NO_DRIVER,
         commands=lambda context: paste.without_folders(context, "/stubs"),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",

@@ -67,7 +67,6 @@ CAUSES = (
     ),
     Cause(
         "driver-missing",
-        by_check=True,
         check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
         title="{who}: there is no NVIDIA driver",
         plain="gpusetup found no NVIDIA driver",
@@ -147,7 +146,6 @@ CAUSES = (
         ),
         commands=rebuild_with_headers,
         needs_root=True,
-        needs_reboot=True,
         says=(
             r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
             says(r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})", example="sudo dkms install -m nvidia -v 470.86\nBuilding module:\nError! Bad return status for module build on kernel: 6.5.0-15-generic (x86_64)"),
@@ -178,8 +176,6 @@ CAUSES = (
             ),
         ),
         commands=(ENROLL_KEY, REBOOT),
-        needs_root=True,
-        needs_reboot=True,
         says=(
             r"The signed kernel module failed to load",
         ),
@@ -202,7 +198,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-does-not-answer",
-        by_check=True,
         title="{gpu} does not respond properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values, or CUDA could not start it and ignores it.",
         text="Reboot the machine (for a container, reboot its host). Before the reboot, you can exclude this GPU with "

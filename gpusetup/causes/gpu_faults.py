@@ -120,7 +120,6 @@ CAUSES = (
     ),
     Cause(
         "power-thermal-throttle",
-        by_check=True,
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "

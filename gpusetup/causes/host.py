@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste, training
 from gpusetup.messages.row import says
@@ -196,14 +196,6 @@ CAUSES = (
         # Source: torch documentation, memory management.
         way=training.full_memory,
         cases=(
-            # A Mac and other makers' GPUs have nothing that needs CUDA.
-            Message(
-                where=(lambda context: has_nvidia(context) is False,),
-                text="For training, take these steps in order until it fits: a smaller batch with "
-                "gradient accumulation, a lower precision (bfloat16, float16), gradient "
-                "checkpointing, LoRA, a smaller model. For inference, use smaller inputs or a "
-                "quantized model. End other programs on the GPU",
-            ),
             Message(
                 having={"alone": ""},
                 text="This one tensor is larger than the whole GPU. Check its shape: for example, "

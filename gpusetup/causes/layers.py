@@ -79,6 +79,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
         *NO_INIT, "program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing",
     ),
     Layer.PLATFORM: (*UNINSTALLABLE,),
+    Layer.PROCESS: (*NO_INIT, *BROKEN_TORCH, *NO_TORCH),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
         *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed",

@@ -266,7 +266,6 @@ CAUSES = (
     ),
     Cause(
         "wrong-libcuda-loaded",
-        by_check=True,
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
         means="libcuda tells the program which CUDA version it supports, and a toolkit's stub or "
@@ -278,7 +277,6 @@ CAUSES = (
     ),
     Cause(
         "library-not-on-path",
-        by_check=True,
         title="The loader does not search the folder of {library}",
         means="A wheel's libraries are in folders of site-packages that only torch searches.",
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
@@ -288,7 +286,6 @@ CAUSES = (
     ),
     Cause(
         "dll-load-order",
-        by_check=True,
         title="Older DLLs are loaded before torch: {fact}",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
         "their own C++ runtime, and if that one is older than torch's, torch's DLLs do not start.",
@@ -310,7 +307,6 @@ CAUSES = (
     ),
     Cause(
         "other-torch-imported",
-        by_check=True,
         check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
         title="The program does not import the torch that is listed: {fact}",
         means="A second environment, ~/.local or a program's own Python has its own torch.",

@@ -52,7 +52,6 @@ NODES_FOR_A_CONTAINER = (
 CAUSES = (
     Cause(
         "maker-driver-not-loaded",
-        by_check=True,
         plain="The kernel driver of the AMD or Intel GPU is not loaded",
         title="The kernel driver of {who} is not loaded",
         means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
@@ -69,7 +68,6 @@ CAUSES = (
     ),
     Cause(
         "container-no-maker-gpu",
-        by_check=True,
         plain="The container was not given the AMD or Intel GPU",
         title="This container was not given the GPU of {who}",
         means="A container has only the device nodes that you give it when it starts. `--gpus "
@@ -81,7 +79,6 @@ CAUSES = (
     ),
     Cause(
         "maker-device-permission",
-        by_check=True,
         plain="This user has no permission to open the AMD or Intel GPU",
         title="This user has no permission to open {node}",
         means="The render and video groups own /dev/kfd and the render nodes. The driver is "
@@ -97,7 +94,6 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        by_check=True,
         check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU, but the variable names another "
@@ -108,7 +104,6 @@ CAUSES = (
     ),
     Cause(
         "maker-wrong-build",
-        by_check=True,
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{torch_name} is for {built_for}: it cannot use the {who}",
         plain="torch is a CUDA or CPU build on a machine with an AMD or Intel GPU",
@@ -121,7 +116,6 @@ CAUSES = (
     ),
     Cause(
         "rocm-arch-missing",
-        by_check=True,
         title="{torch_name} has no kernels for the {who}",
         plain="torch's ROCm build has no kernels for this GPU",
         means="A kernel runs only on the GPU target (gfx…) that it was compiled for: the first "

@@ -138,8 +138,6 @@ CAUSES = (
             Message(
                 having={"rank": ""},
                 title="Rank {rank} did not join a collective: the other ranks wait for it",
-                text="Check that rank first: its own log, what its process is doing (`py-spy "
-                "dump --pid PID` on its node), and the kernel log for its GPU",
             ),
         ),
         asks=(alike.NCCL_LOG,),

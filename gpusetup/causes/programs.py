@@ -12,7 +12,6 @@ from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
-    gpus,
     has_nvidia,
     in_container,
     says_nothing_else,
@@ -23,7 +22,6 @@ from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import lines
-from gpusetup.model.versions import Capability
 
 
 def programs_own(context: RuleContext, text: str) -> Fix:
@@ -98,20 +96,6 @@ MIXED_PRECISION = r"\b(?:AMP|autocast|mixed[- ]precision|fp16|bf16|b?float16)\b"
 NO_GAIN = r"(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up)"
 """What people say of a speed that did not improve."""
 NOT_ABOUT_TRAINING = r"\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
-
-FIRST_WITH_TENSOR_CORES = Capability(7, 0)
-"""Volta's compute capability (CUDA C++ Programming Guide, Compute Capabilities)."""
-
-
-def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
-    """Whether the GPUs are known and all are older than Volta or of the GTX 16 series."""
-    listed = gpus(context)
-    return bool(listed) and all(
-        (gpu.compute_capability or FIRST_WITH_TENSOR_CORES) < FIRST_WITH_TENSOR_CORES
-        or "GTX 16" in gpu.name
-        for gpu in listed
-    )
-
 
 CAUSES = (
     Cause(
@@ -242,12 +226,6 @@ CAUSES = (
                 "package may have another name; headers are in the -dev or -devel package)",
             ),
             Message(
-                having={"releases": ""},
-                title="{program} failed on its own: {said}",
-                text="Two packages do not match: install releases of the program and of the "
-                "package in the message that work together",
-            ),
-            Message(
                 having={"own": ""},
                 title="{program} failed on its own: {said}",
                 text="Fix the error in the message. If the program still fails, report it to the "
@@ -352,7 +330,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-works-little",
-        by_check=True,
         severity=Severity.NOTE,
         title="{who} is busy only part of the time: {picture}",
         plain="A GPU with a running program is busy less than half of the time",
@@ -381,23 +358,15 @@ CAUSES = (
         "mixed-precision-no-gain",
         severity=Severity.WARNING,
         title="Mixed precision is on, but the training is not faster",
-        means="Mixed precision speeds up matrix products and convolutions on tensor cores. It "
-        "does not help if the GPU waits for data (few DataLoader workers, a slow disk, data that "
-        "are decoded again in each epoch), or if the model or the batch is too small to fill the "
-        "GPU.",
+        means="Mixed precision speeds up matrix products and convolutions on tensor cores, which "
+        "GPUs before Volta and the GTX 16 series lack. It does not help if the GPU waits for "
+        "data, or if the model or the batch is too small to fill it.",
         text="First see what the training waits for: run it under `gpusetup monitor` (your own "
         "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
         "memory and cached data. If the model or the batch is too small, use a larger batch or "
         "torch.compile. `gpusetup tune CONFIG --benchmark` measures your code with and without it",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
-        cases=(
-            Message(
-                where=(_no_gpu_has_tensor_cores,),
-                title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
-                means="GPUs before Volta and the GTX 16 series have no tensor cores.",
-            ),
-        ),
         says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|\bno speed-?up with {MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
     ),
 )  # fmt: skip

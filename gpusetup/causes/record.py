@@ -123,7 +123,8 @@ class Cause(Message, kw_only=False):
     severity: Severity = Severity.ERROR
     """The highest severity that the finding can have."""
     by_check: bool = False
-    """Whether a message alone does not show the cause: a function of `findings` decides."""
+    """Whether the cause's messages alone do not show it: a function of `findings` decides. A record
+    without messages needs no mark."""
     check: CheckCommand | None = None
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
     explains: Words = ()

@@ -11,7 +11,6 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
-from gpusetup.evidence.places import ON_LINUX
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
@@ -134,6 +133,10 @@ def _kernel_of_hip_is_missing(context: RuleContext) -> str:
     return "a ROCm build lacks the kernel" if events(context, "hip-kernel-missing") else ""
 
 
+TORCH_HAS_THE_KERNELS = Refutation(
+    gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+)
+
 CAUSES = (
     Cause(
         "install-unfinished",
@@ -153,17 +156,6 @@ CAUSES = (
         title="torch is not installed in {python}",
         text="Install torch",
         way=_install,
-        cases=(
-            Message(
-                where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
-                title="The Python that runs the program has no torch, but another one has torch "
-                "{torch}",
-                text="Start the program with the Python that has torch: write that Python's full "
-                "path before the script. (If you call a script only by its name, Windows starts "
-                "it with the system's Python.) `python -c 'import sys; print(sys.executable)'` "
-                "shows which one runs",
-            ),
-        ),
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
@@ -215,7 +207,6 @@ CAUSES = (
     ),
     Cause(
         "torch-outside-environment",
-        by_check=True,
         title="Python imports a torch from outside the environment: {place}",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
@@ -229,7 +220,6 @@ CAUSES = (
     ),
     Cause(
         "torch-sees-no-gpu",
-        by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"', "2.9.1+cu128 12.8 False"),
         title="torch.cuda.is_available() is False",
         means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
@@ -265,19 +255,12 @@ CAUSES = (
     ),
     Cause(
         "torch-cpu-build",
-        cases=(
-            Message(
-                where=(ON_LINUX,),
-                means="Usually conda picked a CPU build because it saw no driver, the image came "
-                "with a CPU build, or installing another package replaced the CUDA build.",
-            ),
-        ),
         certain_if=proofs.cpu_build_beside_a_gpu,
         check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="On Windows, `pip install torch` installs a CPU build. Installing another package "
-        "can also replace a CUDA build with a CPU build.",
+        means="On Windows, `pip install torch` installs a CPU build. conda picks one if it sees "
+        "no driver, and installing another package can replace a CUDA build.",
         text="Replace the CPU build with a CUDA build. ",
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
@@ -319,11 +302,7 @@ CAUSES = (
         "arch-too-new-for-wheel",
         certain_if=proofs.capability_is_read,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
-        refuted_by=(
-            Refutation(
-                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
-            ),
-        ),
+        refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="A torch build has kernels only for the GPU generations that existed when it was "
@@ -338,11 +317,7 @@ CAUSES = (
         "arch-too-old-for-wheel",
         certain_if=proofs.capability_is_read,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_100', 'sm_120'] (6, 1)"),
-        refuted_by=(
-            Refutation(
-                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
-            ),
-        ),
+        refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
         means="Newer builds drop old GPU generations: the Linux wheels for CUDA 12.8 and newer "
@@ -363,9 +338,7 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
-            Refutation(
-                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
-            ),
+            TORCH_HAS_THE_KERNELS,
         ),
         title="torch, or an extension, has no kernel for {gpu}",
         means="This message names neither the GPU nor the package that lacks the kernel.",

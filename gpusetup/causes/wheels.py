@@ -273,7 +273,6 @@ CAUSES = (
     ),
     Cause(
         "no-target",
-        by_check=True,
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         text="Activate an environment, or name one with `--python PATH`",
@@ -295,10 +294,6 @@ CAUSES = (
         "its __pycache__), or start Python in another folder. Uninstall a package that hides a "
         "module of Python (enum34, typing, dataclasses)",
         # Source: Python documentation, sys.path.
-        explains=(
-            "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
-            "torch-missing", "torch-half-installed",
-        ),
         asks=('python -c "import torch; print(torch.__file__, torch.__path__)"',),
         says=(
             rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",

@@ -5,7 +5,6 @@ Sources, where a record names no other: NVIDIA, "CUDA on WSL User Guide".
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
@@ -14,18 +13,6 @@ from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, lines
-
-
-def _is_not_told(context: RuleContext) -> bool:
-    """Whether a DLL is missing that no other finding explains. An extension for another torch also
-    fails with a missing DLL."""
-    mismatches = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
-    explained = {value for mismatch in mismatches for value in mismatch.values.values()}
-    return any(
-        explained.isdisjoint(missing.values.values())
-        for missing in events(context, "windows-dll-missing")
-    )
-
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """Words before a program's exit status."""
@@ -98,7 +85,10 @@ CAUSES = (
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
         "keep the installed torch. If that does not help, reinstall the same release of torch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
-        where=(_is_not_told,),
+        # An extension for another torch also fails with a missing DLL.
+        where=(
+            lambda context: not events(context, "extension-abi-mismatch", "torchaudio-mismatch"),
+        ),
         commands=lambda _: (VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
@@ -194,7 +184,7 @@ CAUSES = (
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         kind_of="wsl-driver",
-        explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
+        explains=("wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
         needs_root=True,
     ),

@@ -39,10 +39,7 @@ ROWS = (
         r"not (?:a )?member of \W?(?:render|video)\W? group",
         why="groups",
     ),
-    *rows(
-        "device-node-missing",
-        r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory",
-    ),
+    row("device-node-missing", r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory"),
     # docker looks for a device on the host before it starts.
     row("device-node-missing", r"error gathering device information while adding custom device ['\"\\]*/dev/(?:dri|kfd)", place="host"),
     # rocminfo's list of agents.
@@ -107,11 +104,7 @@ ROWS = (
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
     ),
-    *rows(
-        "no-xpu",
-        r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
-        why="lost",
-    ),
+    row("no-xpu", r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST", why="lost"),
     *rows(
         "no-xpu",
         r"Required aspect fp64 is not supported",

@@ -159,10 +159,6 @@ def _starts(bare_lines: list[str]) -> tuple[int, ...]:
     return tuple(accumulate(lengths, initial=0))[: len(bare_lines)]
 
 
-FIRST_LINE = 0
-"""The index of a text's first line, which is the title of a forum post."""
-
-
 def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
     """The events for all rows whose message occurs in the text, each different event once.
 
@@ -181,12 +177,8 @@ def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
     places: dict[frozenset[tuple[str, str]], MessageMatch] = {}
     for match in matches(text, row):
         different_values = frozenset(match.values.items())
-        earlier = places.get(different_values)
-        is_new = earlier is None and len(places) < EVENTS_A_ROW
-        # If the match so far is in the title, use this one instead: a post's title often quotes the
-        # program's line below, which is better evidence.
-        if is_new or (earlier is not None and text.line_at(earlier.start) == FIRST_LINE):
-            places[different_values] = match
+        if len(places) < EVENTS_A_ROW:
+            places.setdefault(different_values, match)
     for start, end, values in places.values():
         yield text.event(row.kind, start, end, values)
 

@@ -17,9 +17,6 @@ from gpusetup.messages.row import row, rows
 # `is_available()` in any sentence or language: "is_available() is False", "gibt immer False".
 UNAVAILABLE = r"cuda\.is_available(?: ?\(\))?(?:(?!True\b)[^\n]){0,40}?(?<![A-Za-z_=])(?<!build: )False(?![A-Za-z_])"
 
-CPU_BUILD_CAME = r"\b(?:install|replac|switch|downgrad|overwr|pull|chang|got)\w{0,6}\b[^.\n]{0,60}?\b(?:CPU(?:[- ]only)?|none?[- ]CUDA) (?:version|build|wheel|variant)\b"
-"""What people say of an installer that brings a CPU build."""
-
 ROWS = (
     # `assert torch.cuda.is_available()"` … `AssertionError`.
     row("cuda-unavailable", r"assert torch\.cuda\.is_available\(\).{0,700}?AssertionError"),
@@ -46,7 +43,6 @@ ROWS = (
     ),
     row("no-hip-gpus", "no hip gpus are available"),
     row("no-xpu", r"Torch not compiled with XPU|not linked with support for xpu", why="build", example="not linked with support for xpu"),
-    row("no-xpu", "failed to initialize xpu devices", why="driver"),
     row("no-xpu", "no xpu devices are available"),
     row("cuda-unavailable", r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b", "no supported ", "no compatible ", "no suitable ", unless=r"\b(?:if|when) no (?:supported|compatible|suitable)", example="no compatible CUDA GPU was detected"),
     row("cuda-error", r"(?:block: \[[\d, ]{3,40}\],? thread: \[[\d, ]{3,40}\]\W{1,5}Assertion|\bAssertion\W{1,4}(?:srcIndex < |t >= 0 && t < |-sizes\[i\] <= index|idx_dim >= 0 &&|input_val >= )).{1,160}?failed", code="710", name="cudaErrorAssert", example="Assertion `srcIndex < srcSelectDimSize` failed"),
@@ -73,8 +69,6 @@ ROWS = (
     row("smi-sees-it", r"\bnvidia-smi\b[^.\n]{0,30}? (?:works?\b(?! (?:only )?(?:on|in) the)|(?:shows?|showed|detects?|sees?|lists?|finds?|recogni[sz]es)\b[^.\n]{0,40}?\b(?:GPUs?|cards?|[RG]TX|[345]0[5-9]0s?)\b)", unless=r"\b(?:if|when|whether|make sure|check|no longer|ensure|not|n't) (?:\S{1,12} ){0,3}?`?nvidia-smi"),
     # `libtorch 2.3.1 cpu_mkl_h0bb0d08_100`, a line of `conda list`.
     row("torch-not-compiled-with-cuda", r"(?:lib|py)torch +\d[\w.]{1,12} +cpu_\w{3,40}"),
-    row("torch-not-compiled-with-cuda", rf"torch\b.{{0,120}}?{CPU_BUILD_CAME}|{CPU_BUILD_CAME}.{{0,60}}?torch", unless=r"\b(?:want|need|if|prefer|no|without an?) (?:\S{1,12} ){0,3}?(?:cpu|GPU)\b|AMD|Radeon|ROCm|macOS|Jetson", example="uv installs the CPU version of torch"),
-    row("torch-not-compiled-with-cuda", r"torch does(?: not|n't) have (?:CUDA|GPU)(?: support)?\b(?! kernels)", unless=r"\bif\b|\bAMD\b|Radeon|ROCm|macOS|Jetson", example="Torch does not have CUDA"),
     # `PyTorch does not detect my GPU`, `GPU not detected by PyTorch`.
     row("cuda-unavailable", r"torch(?: [\d.]+)? (?:can ?not|can't|does(?: not|n't)) (?:see|find|detect|use|recogni[sz]e) (?:the |my |any )?(?:GPUs?|CUDA|[RG]TX \d{3,4})\b|\bGPU (?:is )?not (?:detected|recogni[sz]ed|found|used) by PyTorch", unless=r"\b(?:if|when|whether|in case|make sure) (?:\w+ ){0,3}?(?:py)?torch\b", asked="yes"),
     row("gpu-computes", r"tensor\(\S.{0,200}?, device='(?P<device>cuda:\d{1,2})'", example="tensor([[0., 0., 0.]], device='cuda:1'"),
