@@ -87,9 +87,6 @@ def torch_that_is_there(context: RuleContext) -> str:
     )
     if may_be_either:
         return ""
-    # For each release there is one build for macOS, and torch itself prints this message.
-    if events(context, "mps-lacks"):
-        return "torch's build for macOS"
     # A release that a person mentions does not identify the build, because the index that it came
     # from is unknown.
     is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
