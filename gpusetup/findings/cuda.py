@@ -3,6 +3,8 @@ driver or CUDA that does not respond, responds late, or returns an error."""
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.catalog.facts import switched
 from gpusetup.causes.cuda_start import HIDES
 from gpusetup.evidence.context import (
@@ -129,16 +131,18 @@ def instances(gpu: Gpu) -> int | None:
 
 
 def compute_mode(context: RuleContext) -> Findings:
-    """The GPU's compute mode excludes other processes."""
-    modes = ("prohibited", "exclusive")
-    closed = [
-        gpu for gpu in unhidden(context) if (gpu.compute_mode or "").lower().startswith(modes)
-    ]
-    if closed:
-        # One process may compute in the exclusive mode.
-        weak = all((gpu.compute_mode or "").lower().startswith("exclusive") for gpu in closed)
+    """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
+    for gpu in unhidden(context):
+        mode = (gpu.compute_mode or "").lower()
+        # The names of vGPU profiles without CUDA end in A or B; Q and C profiles have CUDA.
+        is_virtual = (gpu.virtualization or "").lower() == "vgpu" and mode == "prohibited"
         fields = ("name", "compute_mode")
-        yield of_gpus(context, "compute-mode-exclusive", closed, *fields, weak=weak)
+        if is_virtual or re.search(r"-\d{1,3}[AB]$", gpu.name.strip()):
+            yield of_gpus(context, "vgpu-no-compute", (gpu,), *fields)
+        elif mode.startswith(("prohibited", "exclusive")):
+            # One process may compute in the exclusive mode.
+            weak = mode.startswith("exclusive")
+            yield of_gpus(context, "compute-mode-exclusive", (gpu,), *fields, weak=weak)
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
