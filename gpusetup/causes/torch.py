@@ -55,7 +55,8 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     install = paste.install_torch(context)
     if context.choice.build:
         # Once torch is removed, `install` does not see which release was there.
-        again = paste.gpusetup(context, "--torch", context.choice.build.torch)
+        build = context.choice.build
+        again = paste.gpusetup(context, "--torch", build.torch, "--backend", build.backend)
         install = replace(install, commands=(again,))
     return replace(
         install,

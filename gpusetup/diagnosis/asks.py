@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.model.finding import Finding
 
-INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
 SMI = "nvidia-smi"
@@ -60,9 +59,7 @@ def command_that_decides(
     if is_open:
         candidates += ([beside] if beside else []) + list(_commands_of_step(context))
     for command in candidates:
-        if command == alike.TORCHS_KERNELS and is_beside_torch(context):
-            command = alike.BESIDE_TORCH
-        elif command in OF_TORCH and beside:
+        if command in OF_TORCH and beside:
             command = beside
         elif command in OF_TORCH and _container_lacks_a_driver(context):
             command = alike.GPU_BY_DOCKER
@@ -143,8 +140,6 @@ STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 def _commands_of_step(context: RuleContext) -> Iterator[str]:
     """The commands of every failed step that the text shows, the most particular first."""
-    if context.snapshot.failing.stage in ("build", "install"):
-        yield INSTALLER_OUTPUT
     if _container_lacks_a_driver(context):
         yield alike.GPU_BY_DOCKER
     if events(context, "container-start-failed"):

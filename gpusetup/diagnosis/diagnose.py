@@ -21,7 +21,7 @@ from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered
 from gpusetup.diagnosis.fit import facts_read, fits_together
 from gpusetup.diagnosis.fitting import with_fitting_fix
-from gpusetup.diagnosis.ok import may_be_ok, proof, ran_to_its_end
+from gpusetup.diagnosis.ok import may_be_ok, proof
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
@@ -73,9 +73,6 @@ def diagnose(
     fits = fits_together(context)
     root = root_of(findings)
     main = root or failure_without_cause(context, findings)
-    if main is not root and ran_to_its_end(context):
-        # An error line did not stop anything if the program went on after it.
-        main = None
     if main is None:
         cause = OK if may_be_ok(context, fits) else UNKNOWN
     else:

@@ -137,14 +137,11 @@ def _without_torch(context: RuleContext, program: Program, finding: Finding, fix
     driver if that is too old."""
     record = RECORDS[finding.id]
     way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
-    if record.lacks != "driver":
-        # Some causes have their own fix for programs without torch, for example a build from source
-        # if no release has kernels for the GPU.
-        return Fix(text=record.beside_torch or way)
-    from gpusetup.fixes import drivers
-
-    newer_driver = drivers.driver_fix(context, "Update the driver", fix.min_driver)
-    return replace(newer_driver, text=f"{newer_driver.text}; or keep it. {way}")
+    if record.lacks == "driver":
+        return replace(fix, text=f"{fix.text}. {way}", commands=())
+    # Some causes have their own fix for programs without torch, for example a build from source if
+    # no release has kernels for the GPU.
+    return Fix(text=record.beside_torch or way)
 
 
 # --- the operating system -------------------------------------------------------------------------

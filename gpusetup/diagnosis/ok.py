@@ -47,9 +47,6 @@ def may_be_ok(context: RuleContext, fits: tuple[Fit, ...]) -> bool:
             facts_read(context) or events(context, "run-finished", "gpu-computes", "bare-yes")
         )
         return read and not failure_is_open(context) and all(fit.fits for fit in fits)
-    # If a CUDA library fails, earlier successes prove nothing.
-    if events(context, "cuda-library-error", "cuda-call-not-supported"):
-        return False
     return serves_its_maker(context) or _machine_is_healthy(context)
 
 
@@ -124,8 +121,6 @@ def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
         return f"{build} has kernels for {names}, but gpusetup did not test the driver there"
     if has_kernels and is_cuda_build(torch):
         return f"{build} can use {names}"
-    if torch.cuda_available:
-        return f"{build} reports that it sees {names}"
     return "the driver works and reports no fault, but gpusetup did not see torch"
 
 

@@ -89,9 +89,7 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
     driver = f"driver {version}"
     if context.driver.cuda:
         driver += f" (CUDA {context.driver.cuda})"
-    if cuda:
-        return f"{driver} runs programs of CUDA {cuda}"
-    return f"{driver} is as new as the message asks"
+    return f"{driver} runs programs of CUDA {cuda}" if cuda else f"{driver} is new enough"
 
 
 def wanted_cuda(context: RuleContext) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.choose.host import driver_family, first_drivers, gpus_to_serve
+from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -186,13 +186,7 @@ def driver_too_old(context: RuleContext) -> Findings:
     # Where torch computes, and on a Jetson, whose JetPack decides, the version proves nothing.
     may_compare = not context.torch.cuda_available and board_of(context.snapshot) is None
     is_short = may_compare and _is_older(version, floor)
-    # If no driver listed the GPUs, take the one that needs the newest driver.
-    firsts = first_drivers(context.snapshot, catalog)
-    gpu, first_driver = max(firsts, key=lambda row: parsed(row[1]), default=("", "0"))
-    if _is_older(version, first_driver):
-        least = max(first_driver, floor, key=parsed) if is_short and floor else first_driver
-        yield _too_old(context, gpu, least, ())
-    elif unmet or is_short:
+    if unmet or is_short:
         # The messages may require a newer driver than torch does, without naming what requires it.
         least_known = floor if is_short or not version else None
         said = tuple(complaint for complaint, _ in unmet)

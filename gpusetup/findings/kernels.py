@@ -10,15 +10,13 @@ from gpusetup.catalog.jetpack import (
     UNDECLARED,
     UNIFIED,
     board_of,
-    jetpack_of,
 )
-from gpusetup.catalog.kernels import readable, release
+from gpusetup.catalog.kernels import readable
 from gpusetup.causes.extensions import capabilities, extension_of, kernel_messages
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
-    cuda_needed,
     event_evidence,
     events,
     gpus,
@@ -77,18 +75,10 @@ NO_KERNEL_IMAGE = 209
 
 def _cannot_run_on_board(context: RuleContext) -> bool:
     """Whether torch is a CUDA build that this Jetson cannot run: a program found no kernel in it,
-    its CUDA is newer than the JetPack's, or it lists no kernel for the GPU."""
-    torch_cuda = cuda_needed(context.torch)
+    or it lists no kernel for the GPU."""
+    # A message with values names an extension.
     messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
-    # A message with values names an extension. Then torch is at fault only if it is known to be a
-    # CUDA build.
-    if messages and (torch_cuda or not messages[0].values):
-        return True
-    if torch_cuda is None or context.torch.cuda_available:
-        return False
-    jetpack = jetpack_of(board_of(context.snapshot))
-    board_cuda = context.driver.cuda or (jetpack.cuda if jetpack else None)
-    if board_cuda and release(torch_cuda)[0] > release(board_cuda)[0]:
+    if messages and not messages[0].values:
         return True
     kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
     return bool(context.torch.kernels and kernels) and not any(kernels)

@@ -198,9 +198,6 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     """The cause if an index has no release that fits a requirement of torch's family."""
     name, version, label = requirement(requested)
     backend = label or index_label(event)
-    # torch's wheels are built against glibc.
-    if (context.os.libc or "").startswith("musl"):
-        return "no-wheel-for-platform"
     # No label of CUDA, ROCm or XPU has wheels for macOS, whatever the Python.
     if context.os.family == "macos" and maker_of(backend):
         return "no-wheel-for-platform"

@@ -87,9 +87,6 @@ def torch_that_is_there(context: RuleContext) -> str:
     )
     if may_be_either:
         return ""
-    # For each release there is one build for macOS, and torch itself prints this message.
-    if events(context, "mps-lacks"):
-        return "torch's build for macOS"
     if torch.backend or torch.version:
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from functools import cache
-from os import environ
 
 import pytest
 from each_row import each
@@ -145,20 +143,6 @@ def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -
 FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
 
 
-def test_the_line_that_filters_a_list_of_folders_keeps_the_others() -> None:
-    text = f"Ubuntu 22.04\n{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/opt/cuda/lib64:$LD_LIBRARY_PATH"
-    (line,) = way_of(text).commands
-    before = {
-        "PATH": environ["PATH"],
-        "LD_LIBRARY_PATH": "/a b/x:/opt/cuda/lib64/:/opt/cuda/lib64/y",
-    }
-    done = subprocess.run(
-        ["bash", "-c", f'{line}; printf %s "$LD_LIBRARY_PATH"'],
-        env=before, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "/a b/x:/opt/cuda/lib64/y"
-
-
 NOT_A_TARGET = (
     "/usr/lib/python3.10/site-packages/torch/x.py",
     "/nix/store/a1-python3-3.11.13-env/lib/python3.11/site-packages/torch/x.py",
@@ -199,7 +183,7 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
         (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|570 or newer", "cu126"),
         (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
-         "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
+         "/lib/modules/6.1.0-40-amd64", "sudo modprobe nvidia", "reboot"),
         (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
          "--gres=gpu:1", "unset"),
         ("C:\\> python -c \"import platform; print(platform.machine())\"\nARM64\nC:\\> pip install "
@@ -293,7 +277,7 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
         ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
          "The torch that runs|torch.__file__", "gpusetup install"),
         ("torch-2.1.2+cu121-cp311-cp311-win_amd64.whl is not a supported wheel on this platform.",
-         "for 64-bit Python 3.11|\nuv venv --python 3.11", "too new"),
+         "64-bit CPython 3.11|\nuv venv --python 3.11", "too new"),
         (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
