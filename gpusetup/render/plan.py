@@ -143,22 +143,16 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
     this is."""
     if plan.solved:
-        solution = f"GPUs needed: {plan.gpus}"
-        if plan.solved == "context":
-            solution = f"longest context: {plan.context if plan.fits else 0:,} tokens"
-        elif plan.solved == "batch":
-            solution = f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
-        elif not plan.fits:
-            copies = plan.strategy in ("single", "dp", "ddp")
-            solution = "GPUs needed: more do not help, because each holds the whole model"
-            solution = solution if copies else f"GPUs needed: more than {plan.gpus}"
-        yield ScreenLine((solution, HEADING))
+        yield ScreenLine((_solution(plan), HEADING))
 
     recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
     host_gib = plan.memory_gib.host
     with_ram = f" with {host_gib:.0f} GiB of RAM" if host_gib else ""
+    # With the table of usual ways, the verdict is about the first of them.
+    is_one_of_several = bool(plan.ways)
     if not plan.fits:
-        yield marked(NO, "full fine-tuning does not fit" if plan.ways else "does not fit")
+        what = "full fine-tuning does not fit" if is_one_of_several else "does not fit"
+        yield marked(NO, what)
     elif plan.uncounted:
         names = ", ".join(plan.uncounted[:MOST_NAMES])
         hidden = len(plan.uncounted) - MOST_NAMES
@@ -167,17 +161,31 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     elif plan.confidence == "close":
         yield marked(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
-        what = "full fine-tuning fits only" if plan.ways else "fits only"
+        what = "full fine-tuning fits only" if is_one_of_several else "fits only"
         yield marked(BUT, f"{what}{with_ram}", f": {recipe}")
     else:
         yield marked(OK, "fits", f": {recipe}")
-    confidence = f"close: {plan.close_because}"
-    if plan.confidence == "measured":
-        confidence = "measured by the authors of Trinity-RFT"
-    elif plan.confidence == "clear":
-        is_left = "left" if plan.fits else "missing"
-        confidence = f"more than {plan.near_percent} % of the memory is {is_left}"
-    yield from facts({"confidence": confidence})
+
+    is_left = "left" if plan.fits else "missing"
+    confidences = {
+        "measured": "measured by the authors of Trinity-RFT",
+        "clear": f"more than {plan.near_percent} % of the memory is {is_left}",
+        "close": f"close: {plan.close_because}",
+    }
+    yield from facts({"confidence": confidences[plan.confidence]})
+
+
+def _solution(plan: PlanCell) -> str:
+    """The value that was searched for, in words."""
+    if plan.solved == "context":
+        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
+    if plan.solved == "batch":
+        return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
+    if plan.fits:
+        return f"GPUs needed: {plan.gpus}"
+    if plan.strategy in ("single", "dp", "ddp"):
+        return "GPUs needed: more do not help, because each holds the whole model"
+    return f"GPUs needed: more than {plan.gpus}"
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
