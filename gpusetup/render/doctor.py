@@ -25,7 +25,6 @@ from gpusetup.render.screen import (
     facts,
     heading,
     marked,
-    plain,
     section,
 )
 
@@ -83,7 +82,7 @@ def _fits(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
 def _other_environments(answer: DoctorAnswer) -> Iterator[str]:
     """Yields the environments with torch, each with the command that examines it."""
     for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
-        yield plain(f"  torch {environment.torch}:")
+        yield f"  torch {environment.torch}:"
         line = own_line("gpusetup", "doctor", "--python", environment.prefix)
         yield command(line, indent=4)
 
