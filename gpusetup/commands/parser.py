@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gpusetup import __version__
-from gpusetup.commands.question import add_options, takes_command
+from gpusetup.commands.question import AFTER_DASHES, add_options, positional_words
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
@@ -179,15 +179,10 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
             child.children[action] = _add(below, f"{name} {action}", what)
         return child
     add_options(child, module.Question)
-    child.takes_command = takes_command(module.Question)
+    actions_of_options = [spec.keywords.get("action") for spec in module.Question.OPTIONS.values()]
+    child.takes_command = AFTER_DASHES in actions_of_options
     # argparse's own usage would list every option, which takes ten lines.
-    formatter: Any = argparse.HelpFormatter(child.prog)
-    positional = " ".join(
-        formatter._format_args(action, action.metavar or action.dest)
-        for action in child._actions
-        if not action.option_strings
-    )
-    usage = f"gpusetup {name} [options] {positional}".rstrip()
+    usage = f"gpusetup {name} [options] {positional_words(module.Question)}".rstrip()
     child.usage = getattr(module, "USAGE", usage)
     child.set_defaults(command=name, json=False, output=None)
     if name not in WITHOUT_DOCUMENT:
