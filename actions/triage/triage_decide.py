@@ -16,10 +16,10 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.hidden_marks import without_hidden_marks
 from gpusetup.model.machine import Snapshot
 from gpusetup.redaction import redact
 from gpusetup.render.doctor import doctor_screen
-from gpusetup.render.screen import plain
 from gpusetup.report.read import read_bytes
 
 EVENTS = {"issues": ("opened", "edited"), "issue_comment": ("created", "edited")}
@@ -214,11 +214,11 @@ def _ask(
     lines = (
         f"{_looks_like(answer, root)}:",
         "",
-        *fenced(plain(root.title)),
+        *fenced(without_hidden_marks(root.title)),
         "",
         "The output of this command, on the machine where it fails, would decide:",
         "",
-        *fenced(plain(answer.next_reading), "sh"),
+        *fenced(without_hidden_marks(answer.next_reading), "sh"),
         "",
         FOOT,
         "",

@@ -2,7 +2,8 @@
 
 Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `Question` (the record
 of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
-lists their modules. Only the requested command is imported.
+lists their modules. Only the requested command is imported. `documents.py` contains the types of
+the commands' JSON documents.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gpusetup import __version__
-from gpusetup.commands.question import add_options, takes_command
+from gpusetup.commands.question import AFTER_DASHES, add_options, positional_words
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
@@ -42,7 +43,7 @@ ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 """Commands whose modules are in other folders, because they import `gpusetup.api`, which itself
 imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
-"""Commands that only print text, without `--json`."""
+"""Commands that only print text, without `--json` and `--schema`."""
 SCREEN_WORDS = ("--no-color", "-v", "--verbose")
 """Options that may also follow the command. They take no values, because a value could be mistaken
 for that of another option."""
@@ -178,21 +179,17 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
             child.children[action] = _add(below, f"{name} {action}", what)
         return child
     add_options(child, module.Question)
-    child.takes_command = takes_command(module.Question)
+    actions_of_options = [spec.keywords.get("action") for spec in module.Question.OPTIONS.values()]
+    child.takes_command = AFTER_DASHES in actions_of_options
     # argparse's own usage would list every option, which takes ten lines.
-    formatter: Any = argparse.HelpFormatter(child.prog)
-    positional = " ".join(
-        formatter._format_args(action, action.metavar or action.dest)
-        for action in child._actions
-        if not action.option_strings
-    )
-    usage = f"gpusetup {name} [options] {positional}".rstrip()
+    usage = f"gpusetup {name} [options] {positional_words(module.Question)}".rstrip()
     child.usage = getattr(module, "USAGE", usage)
     child.set_defaults(command=name, json=False, output=None)
     if name not in WITHOUT_DOCUMENT:
         add = child.add_argument_group("common").add_argument
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
+        add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
     return child
 
@@ -200,6 +197,18 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
 def _wrapped(text: str) -> str:
     # As argparse does it, but RawDescriptionHelpFormatter leaves the examples as they are.
     return textwrap.fill(" ".join(text.split()), get_terminal_size().columns - 2)
+
+
+class _Schema(argparse.Action):
+    """The `--schema` option, which prints the JSON schema of a command's documents and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        import json
+
+        from gpusetup.commands.documents import schema_of
+
+        streams.put(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
+        parser.exit(0)
 
 
 def _examples(lines: Sequence[str]) -> str:

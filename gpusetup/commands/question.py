@@ -244,7 +244,11 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
             group.add_argument(*spec.flags, dest=name, default=argparse.SUPPRESS, **spec.keywords)
 
 
-def takes_command(kind: type[CommandQuestion]) -> bool:
-    """Whether a command accepts another command after `--`."""
-    actions = [spec.keywords.get("action") for spec in kind.OPTIONS.values()]
-    return AFTER_DASHES in actions
+def positional_words(kind: type[CommandQuestion]) -> str:
+    """The positional arguments of a question as in a usage line, such as `[PACKAGE ...]`."""
+    forms = {None: "{}", "?": "[{}]", "*": "[{} ...]"}
+    return " ".join(
+        forms[spec.keywords["nargs"]].format(spec.keywords.get("metavar") or name.upper())
+        for name, spec in kind.OPTIONS.items()
+        if spec.is_positional and "nargs" in spec.keywords
+    )

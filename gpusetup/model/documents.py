@@ -1,5 +1,7 @@
-"""The types of the JSON documents that the commands print, except for those of `tune`, `monitor`
-and `fleet`, which are in these rooms."""
+"""The types of the JSON documents that each command prints.
+
+`gpusetup COMMAND --schema` prints JSON schemas that are made from these types.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ INVISIBLE = (
 )
 """Format characters, as part of a regular expression's character class. They print nothing or
 change the direction of the text."""
-HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]"
+HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]"
+"""Also matches lone surrogates, which stand for bytes that are not valid UTF-8."""
 
 
 def without_hidden_marks(text: str) -> str:

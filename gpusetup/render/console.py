@@ -2,8 +2,8 @@
 
 Printing works with any encoding: a character that the terminal cannot show is replaced by a similar
 ASCII character. Text from other sources (a path, a process name, a line of a report) passes through
-`plain`, and all text finally passes through `harmless`, so that neither a terminal nor a CI runner
-interprets commands in it.
+`without_hidden_marks`, and all text finally passes through `harmless`, so that neither a terminal
+nor a CI runner interprets commands in it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from shutil import get_terminal_size
 from typing import TextIO, TypeVar
 
 from gpusetup.errors import GpuSetupError, UsageError
-from gpusetup.model.hidden_marks import INVISIBLE
-from gpusetup.render.screen import Screen, can_be_drawn_on, plain, remark
+from gpusetup.model.hidden_marks import INVISIBLE, without_hidden_marks
+from gpusetup.render.screen import Screen, can_be_drawn_on, remark
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.verify import streams
 
@@ -100,7 +100,7 @@ class Console:
     def text(self, text: str) -> None:
         """Write a result as text to stdout or to the file of `--output`."""
         if self.output:
-            self.script(harmless(plain(text)))
+            self.script(harmless(without_hidden_marks(text)))
             return
         self.script(self._for_stream(text, sys.stdout))
 
@@ -110,7 +110,7 @@ class Console:
         if isinstance(text, Screen):
             width = get_terminal_size().columns if stream.isatty() else None
             return harmless(text.shown(width=width, colour=self.color and can_be_drawn_on(stream)))
-        return harmless(plain(text))
+        return harmless(without_hidden_marks(text))
 
     def json_text(self, text: str) -> None:
         """Write a JSON document to stdout or to the file of `--output`."""

@@ -25,7 +25,6 @@ from gpusetup.render.screen import (
     facts,
     heading,
     marked,
-    plain,
     section,
 )
 
@@ -57,28 +56,35 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
 
     others = (finding for finding in answer.findings if finding is not root)
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
-    # For `ok` the first line already says what fits, and beside a failure only what does not fit
-    # is news.
-    says_fit = root is None or answer.cause == "unknown"
-    fits = [
-        marked(OK, "fits", f": {fit.sentence}", indent=2)
-        if fit.fits
-        else marked(BUT, "does not fit", f": {fit.sentence}", indent=2)
-        for fit in answer.fit
-        if is_report(answer) and answer.cause != "ok" and (says_fit or not fit.fits)
-    ]
-    lines += section("What was read, and whether it fits", fits)
+    lines += section("What was read, and whether it fits", _fits(answer, root))
     lines += section("This machine", facts(machine_facts(answer)))
-    with_torch: list[str] = []
-    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
-        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
-        with_torch += [plain(f"  torch {environment.torch}:"), command(line, indent=4)]
-    lines += section("Other environments have torch", with_torch)
+    lines += section("Other environments have torch", _other_environments(answer))
     # The reader of a report cannot run commands on the machine that it is from.
     fixes_here = root.fix.commands if root and root.fix and not is_report(answer) else ()
     if fixes_here and not any(line.startswith("gpusetup install") for line in fixes_here):
         lines += ["", NOT_BY_INSTALL]
     return Screen(lines)
+
+
+def _fits(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
+    """Yields whether the facts of a report fit together. Beside a failure, only what does not fit
+    is news; beside `ok`, the verdict already says it."""
+    if not is_report(answer) or answer.cause == "ok":
+        return
+    says_all = root is None or answer.cause == "unknown"
+    for fit in answer.fit:
+        if not fit.fits:
+            yield marked(BUT, "does not fit", f": {fit.sentence}", indent=2)
+        elif says_all:
+            yield marked(OK, "fits", f": {fit.sentence}", indent=2)
+
+
+def _other_environments(answer: DoctorAnswer) -> Iterator[str]:
+    """Yields the environments with torch, each with the command that examines it."""
+    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
+        yield f"  torch {environment.torch}:"
+        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
+        yield command(line, indent=4)
 
 
 def is_report(answer: DoctorAnswer) -> bool:
@@ -122,35 +128,45 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """Yields lines about causes that are ruled out, the check of a likely cause, and the command
-    that decides."""
-    if answer.cause != "ok":
-        for cause in answer.ruled_out:
-            # That nothing speaks for a cause is no news for its reader.
-            if cause.because != NO_COMPLAINT:
-                yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+    whose output decides."""
+    for cause in answer.ruled_out if answer.cause != "ok" else ():
+        # That nothing speaks for a cause is no news for its reader.
+        if cause.because != NO_COMPLAINT:
+            yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+
+    check, reading = answer.check, answer.next_reading
     is_likely = answer.certainty == "likely"
-    others = ", ".join(answer.other_causes)
-    if answer.check is not None:
+    if check is not None:
         yield ScreenLine("  Likely, not certain. To check it, run:", hang=2)
-        yield command(answer.check.command, 4)
-        printed = "; ".join(answer.check.prints.split("\n")[:CHECK_LINES_SHOWN])
+        yield command(check.command, 4)
+        printed = "; ".join(check.prints.split("\n")[:CHECK_LINES_SHOWN])
         if printed:
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
-    elif is_report(answer) and is_likely and not answer.next_reading:
-        also = f": it could also be {others}" if others else ""
-        yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
-    elif is_report(answer) and others and answer.cause == "unknown":
-        yield ScreenLine(f"  It could be {others}.", hang=2)
-    if answer.next_reading and answer.next_reading != (answer.check and answer.check.command):
-        likely = "Likely, not certain. " if is_likely and answer.check is None else ""
-        needs = root.fix.needs if root and root.fix and answer.cause != "unknown" else ()
-        depends = [
-            f"What to do depends on the installed {need.what}, which the text does not show. "
-            for need in needs
-            if need.state == "unread"
-        ]
-        yield ScreenLine(f"  {likely}{''.join(depends[:1])}To find out, run:", hang=2)
-        yield command(answer.next_reading, 4)
+    elif is_report(answer):
+        others = ", ".join(answer.other_causes)
+        if is_likely and not reading:
+            also = f": it could also be {others}" if others else ""
+            yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
+        elif others and answer.cause == "unknown":
+            yield ScreenLine(f"  It could be {others}.", hang=2)
+
+    if not reading or (check and reading == check.command):
+        return
+    likely = "Likely, not certain. " if is_likely and check is None else ""
+    yield ScreenLine(f"  {likely}{_what_is_unread(answer, root)}To find out, run:", hang=2)
+    yield command(reading, 4)
+
+
+def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
+    """A sentence with the first fact that the fix depends on and that the text does not show; ""
+    if there is none."""
+    needs = root.fix.needs if root and root.fix and answer.cause != "unknown" else ()
+    for need in needs:
+        if need.state == "unread":
+            return (
+                f"What to do depends on the installed {need.what}, which the text does not show. "
+            )
+    return ""
 
 
 def unknown_of(answer: DoctorAnswer) -> str:

@@ -46,47 +46,44 @@ def plan_text(plan: PlanCell) -> Screen:
     lines: list[str] = [ScreenLine(_question(plan), hang=2)]
     lines += [ScreenLine(sentence, hang=2) for sentence in plan.assumed]
     lines += ["", *_verdict(plan)]
-
     lines += section("On this GPU alone, with checkpointing", _ways(plan))
+    lines += _fewer_gpus(plan)
+
     # The rest of the screen is about full fine-tuning. If the GPU is too small for that, a person
     # needs the memory of a row that fits instead.
     a_row_fits = any(way.fits for way in plan.ways)
     row_is_better = a_row_fits and (not plan.fits or plan.memory_gib.host > 0)
-    if fewer := plan.better:
-        gain = ""
-        if plan.solved == "context":
-            gain = f", up to {fewer.context:,} tokens"
-        elif fewer.without_offload:
-            gain = ", without the offload that costs most speed"
-        use_fewer = [
-            ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
-            ScreenLine(f"  {fewer.reason}", hang=2),
-            *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
-        ]
-        lines += section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", use_fewer)
-
     if not row_is_better:
         lines += _memory(plan)
-    if plan.settings and not (row_is_better and not plan.fits):
-        of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
-        whose = "`--trainer NAME` prints those of your trainer"
-        if plan.trainer_settings:
-            whose = "your trainer's are below, as far as it has keys"
-        lines += section(f"Set{of_whole} (plan's own names; {whose})", _settings(plan))
-    if plan.trainer_settings:
-        text = map(command, plan.trainer_settings.text.splitlines())
-        lines += section(plan.trainer_settings.title, text)
-        if missing := ", ".join(plan.trainer_settings.missing):
-            where = "set it in the trainer's or DeepSpeed's own config"
-            lines.append(ScreenLine(f"  These lines do not set {missing}: {where}", hang=4))
+    if plan.fits or not row_is_better:
+        lines += _settings(plan)
+    lines += _settings_of_trainer(plan)
     # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
-
     if plan.config:
         lines += _config(plan.config)
     lines += notes(plan.advice)
     return Screen(lines)
+
+
+def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
+    """A section with the smaller number of GPUs that works better than all of them, if there is
+    one."""
+    fewer = plan.better
+    if fewer is None:
+        return
+    gain = ""
+    if plan.solved == "context":
+        gain = f", up to {fewer.context:,} tokens"
+    elif fewer.without_offload:
+        gain = ", without the offload that costs most speed"
+    lines = [
+        ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+        ScreenLine(f"  {fewer.reason}", hang=2),
+        *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
+    ]
+    yield from section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
 
 def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
@@ -143,22 +140,16 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
     this is."""
     if plan.solved:
-        solution = f"GPUs needed: {plan.gpus}"
-        if plan.solved == "context":
-            solution = f"longest context: {plan.context if plan.fits else 0:,} tokens"
-        elif plan.solved == "batch":
-            solution = f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
-        elif not plan.fits:
-            copies = plan.strategy in ("single", "dp", "ddp")
-            solution = "GPUs needed: more do not help, because each holds the whole model"
-            solution = solution if copies else f"GPUs needed: more than {plan.gpus}"
-        yield ScreenLine((solution, HEADING))
+        yield ScreenLine((_solution(plan), HEADING))
 
     recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
     host_gib = plan.memory_gib.host
     with_ram = f" with {host_gib:.0f} GiB of RAM" if host_gib else ""
+    # With the table of usual ways, the verdict is about the first of them.
+    is_one_of_several = bool(plan.ways)
     if not plan.fits:
-        yield marked(NO, "full fine-tuning does not fit" if plan.ways else "does not fit")
+        what = "full fine-tuning does not fit" if is_one_of_several else "does not fit"
+        yield marked(NO, what)
     elif plan.uncounted:
         names = ", ".join(plan.uncounted[:MOST_NAMES])
         hidden = len(plan.uncounted) - MOST_NAMES
@@ -167,17 +158,31 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     elif plan.confidence == "close":
         yield marked(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
-        what = "full fine-tuning fits only" if plan.ways else "fits only"
+        what = "full fine-tuning fits only" if is_one_of_several else "fits only"
         yield marked(BUT, f"{what}{with_ram}", f": {recipe}")
     else:
         yield marked(OK, "fits", f": {recipe}")
-    confidence = f"close: {plan.close_because}"
-    if plan.confidence == "measured":
-        confidence = "measured by the authors of Trinity-RFT"
-    elif plan.confidence == "clear":
-        is_left = "left" if plan.fits else "missing"
-        confidence = f"more than {plan.near_percent} % of the memory is {is_left}"
-    yield from facts({"confidence": confidence})
+
+    is_left = "left" if plan.fits else "missing"
+    confidences = {
+        "measured": "measured by the authors of Trinity-RFT",
+        "clear": f"more than {plan.near_percent} % of the memory is {is_left}",
+        "close": f"close: {plan.close_because}",
+    }
+    yield from facts({"confidence": confidences[plan.confidence]})
+
+
+def _solution(plan: PlanCell) -> str:
+    """The value that was searched for, in words."""
+    if plan.solved == "context":
+        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
+    if plan.solved == "batch":
+        return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
+    if plan.fits:
+        return f"GPUs needed: {plan.gpus}"
+    if plan.strategy in ("single", "dp", "ddp"):
+        return "GPUs needed: more do not help, because each holds the whole model"
+    return f"GPUs needed: more than {plan.gpus}"
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
@@ -261,18 +266,36 @@ def _meaning(recipe: str) -> str:
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
-    """Yields lines with the environment variables and trainer settings, ready to be copied."""
+    """A section with the environment variables and the settings, ready to be copied; nothing if
+    there are no settings."""
+    if not plan.settings:
+        return
+    lines = []
     # The allocator reads its variable only once, when a process first uses the GPU.
     if any("ALLOC_CONF" in name for name in plan.env):
         # A plan without a batch fills a token budget, as trainers on Ray do.
         start = "Python starts (with Ray: before Ray)"
         if plan.batch is None:
             start = "Ray and the workers start"
-        yield command(f"# before {start}:")
-    for name, value in plan.env.items():
-        yield command(f"export {name}={value}")
-    for name, value in plan.settings.items():
-        yield command(f"{name}: {_yaml_value(value)}")
+        lines.append(command(f"# before {start}:"))
+    lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
+    lines += [command(f"{name}: {_yaml_value(value)}") for name, value in plan.settings.items()]
+    of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
+    whose = "`--trainer NAME` prints those of your trainer"
+    if plan.trainer_settings:
+        whose = "your trainer's are below, as far as it has keys"
+    yield from section(f"Set{of_whole} (plan's own names; {whose})", lines)
+
+
+def _settings_of_trainer(plan: PlanCell) -> Iterator[str]:
+    """A section with the settings under the names of the user's trainer, if it is known."""
+    settings = plan.trainer_settings
+    if settings is None:
+        return
+    yield from section(settings.title, map(command, settings.text.splitlines()))
+    if missing := ", ".join(settings.missing):
+        where = "set it in the trainer's or DeepSpeed's own config"
+        yield ScreenLine(f"  These lines do not set {missing}: {where}", hang=4)
 
 
 def _yaml_value(value: Any) -> str:

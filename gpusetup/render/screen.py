@@ -20,6 +20,7 @@ from textwrap import TextWrapper
 from typing import TextIO
 
 from gpusetup.model.finding import Severity
+from gpusetup.model.hidden_marks import without_hidden_marks
 
 # Roles are the terminal codes (SGR) for a colour or weight.
 HEADING = "1"
@@ -55,31 +56,13 @@ Part = tuple[str, str]
 """A text and its role."""
 
 
-TURNS_TEXT = ("\u202a", "\u2069")
-"""The first and the last of the characters that change the text direction (embeddings, overrides,
-isolates). They could reverse the text after a name."""
-
-
-def plain(text: str) -> str:
-    """The text, in which `?` replaces terminal control characters; newlines and tabs stay.
-
-    >>> plain("a\\x1b[31mb\\x07")
-    'a?[31mb?'
-    """
-    first, last = TURNS_TEXT
-    return "".join(
-        char if char in "\n\t" or (char.isprintable() and not first <= char <= last) else "?"
-        for char in text
-    )
-
-
 def one_line(text: str) -> str:
     """The text on a single line, in which `?` replaces terminal control characters.
 
     >>> one_line("RTX 3050\\n  ok: all is well")
     'RTX 3050 ok: all is well'
     """
-    without_codes = plain(text)
+    without_codes = without_hidden_marks(text)
     # Also remove the spaces around a line break.
     return re.sub(r"[ \t]*\n\s*", " ", without_codes)
 
@@ -103,7 +86,7 @@ class ScreenLine(str):
         # A snapshot may come from a stranger, and a name in it must not begin a new line. Only a
         # command, which is quoted and never broken, keeps the line breaks inside its quotes.
         keeps_line_breaks = whole or many
-        cleaned = plain if keeps_line_breaks else one_line
+        cleaned = without_hidden_marks if keeps_line_breaks else one_line
 
         line_parts: list[Part] = []
         for part in parts:

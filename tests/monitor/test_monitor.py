@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import standin
 from composed_runs import RUNS
@@ -76,10 +77,15 @@ def change(state: Path, *gpus: dict[str, Any]) -> None:
 # --- samples --------------------------------------------------------------------------------------
 
 
-def test_once_prints_one_sample(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_once_prints_one_sample_that_the_schema_accepts(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine(BUSY, RTX_3050, **{"process.4711": "/usr/bin/python3"})
     assert cli.main(["monitor", "--once", "--json"]) == 0
     (document,) = documents(capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        cli.main(["monitor", "--schema"])
+    jsonschema.validate(document, json.loads(capsys.readouterr().out))
     assert list(document)[:2] == ["schema", "kind"]
     document.pop("at")
     assert 0 <= document.pop("seconds") < 1, "a busy machine takes some milliseconds"
