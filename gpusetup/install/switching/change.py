@@ -203,7 +203,7 @@ class Change:
         new files belong.
         """
         flush(self.store)
-        self._list(layout, frozenset(coming.values()), after)
+        self._record_moves(layout, frozenset(coming.values()), after)
         job.talk("Installing ...")
         aside = self.aside
         for path, kept in aside.items():
@@ -218,7 +218,7 @@ class Change:
         flush(self.store)
         self.enter("verifying")
 
-    def _list(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
+    def _record_moves(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
         """Record in the journal which files will be moved aside or created when the distributions
         in `after` are replaced.
 
