@@ -8,7 +8,6 @@ new release of torch is no new answer to them. The catalog of the package has te
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
@@ -34,7 +33,7 @@ from gpusetup.cli import main
 catalog_file.DATA = Path(__file__).resolve().parent / "catalog.json"
 
 collect_ignore = [
-    *("tune/oom_memory.py", "fake_cuda"),
+    "fake_cuda",
     *("verify_faults", "kernel_faults", "rank_faults", "tune_shapes"),
 ]
 """What is no test and loads torch or Ray where it is imported."""
@@ -87,17 +86,6 @@ def draw_without_constants_of_the_source() -> None:
     constants = getattr(providers, "_local_constants", None)
     if constants is not None and hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = lambda: constants
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What collection makes stays to the end: Python looks through it neither now nor later."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 class OnlyWhereThereAreExamples:

@@ -65,7 +65,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
         again = list(followers(machine, build))
         numpy = installed.get("numpy")
         # A constraint does not make an installer replace a numpy that is already installed.
-        if numpy and not takes_numpy(build.torch, numpy.version, catalog):
+        if numpy and not takes_numpy(build.torch, numpy.version):
             again.append(NUMPY_1)
         return Coming(
             family=tuple(name for name in FAMILY if name in members),

@@ -423,5 +423,5 @@ def show_described(
 
 def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
     """The versions of a build as its index has them, such as `2.9.1+cu128`."""
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{version}{label}" for name, version in build.family(family).items()}
+    versions = build.family(family).items()
+    return {name: build.labelled_version(version) for name, version in versions}

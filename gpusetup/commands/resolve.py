@@ -10,14 +10,13 @@ from gpusetup.accelerators.makers import APPLE
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.choose import choose
+from gpusetup.choose.choose import choose, nearest_fitting
 from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import by_conda, followers, marker_environment
-from gpusetup.choose.policy import nearest_fitting
 from gpusetup.choose.wish import Wish, check_wish, parse_words
 from gpusetup.commands.common import (
     BACKEND,
@@ -217,14 +216,8 @@ def _document(
         notes += notes_on_installed(machine, build, load_catalog())
     if APPLE.id in [gpu.maker for gpu in machine.gpus or ()]:
         notes.append(ON_APPLE)
-    rejections = choice.rejections
-    if build is not None and newest is not None and not packages:
-        # Builds that the answer itself offers are left out.
-        offered = {(build.torch, build.backend)}
-        offered |= {(one.torch, one.backend) for one in choice.alternatives}
-        rejections = tuple(
-            one for one in newest.rejections if (one.torch, one.backend) not in offered
-        )
+    # If torch is installed, the reasons are against builds of any version, not only of its own.
+    rejections = newest.rejections if newest and not packages else choice.rejections
     conda_name = new_environment(machine, question.name)
     is_over_conda = by_conda(machine) and choice.wish.installer != "conda"
     # conda's channels have other builds, and lack some of the newest torch versions.
@@ -236,7 +229,6 @@ def _document(
     return replace(
         answer_of(choice, machine, names, conda_name, root, from_conda),
         packages=packages,
-        held_back=choice.held_back,
         rejections=rejections,
         notes=tuple(notes),
         # `install` would not take a wheel that is offered beside conda's torch.

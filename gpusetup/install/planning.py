@@ -213,7 +213,7 @@ def question_of(target: Target, task: Task) -> Question:
     catalog = load_catalog()
     if build.cuda is None:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
-        limits = tuple(filter(None, [numpy_beside(build.torch, catalog)]))
+        limits = tuple(filter(None, [numpy_beside(build.torch)]))
     else:
         limits = limits_beside(catalog, build)
     # A mirror that the user names must have every wheel, also those of AMD's own index.

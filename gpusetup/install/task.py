@@ -15,7 +15,7 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, coming_of, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import installed_family, installed_packages
+from gpusetup.choose.installed import installed_family
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unsatisfiable
@@ -74,26 +74,14 @@ class Task(Frozen):
         None."""
         offer = offer_of(self.choice, without_logins(self.root))
         # If packages limit torch's version, a newer torch would not work with them, so offer none.
-        if offer is None or self.notes_on_packages:
+        if offer is None or self.choice.notes_on_packages:
             return None
         return offer if parsed(offer.torch) > parsed(self.build.torch) else None
 
     @property
-    def notes_on_packages(self) -> tuple[str, ...]:
-        """Notes on why torch or a package is not newer, if packages influenced the choice."""
-        packages, notes = installed_packages(self.machine), []
-        for held in self.choice.held_back:
-            # Write "stays" only for a package that is installed in this version.
-            package = packages.get(held.package)
-            is_there = package is not None and package.version.partition("+")[0] == held.at
-            at = f"stays at {held.at}" if is_there else f"{held.at} is not the newest"
-            notes.append(f"{held.package} {at}: {held.by}")
-        return (*notes, *self.choice.notes_on_packages)
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the choice, without those about the build itself."""
-        notes = [*self.notes_on_packages]
+        notes = [*self.choice.notes_on_packages]
         if self.choice.moves:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
         offer = self.newest

@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.patterns import in_any_case, lazy, lowered
+from gpusetup.model.patterns import in_any_case, lowered
 
 AROUND = 160
 """The number of characters before and after a message in which `unless` is looked for."""
@@ -151,28 +151,6 @@ class MessageMatch(NamedTuple):
             end=self.end + offset,
             values=self.values,
         )
-
-
-# `=False`, `: None`, `_available: no`, ` is disabled`.
-SWITCHED_OFF = lazy(
-    r"['\"`*]{0,2}(?:[ _-](?:is|available|enabled|support(?:ed)?|used|active|backend))*['\"`*]{0,2}"
-    r" ?(?:[:=]{1,2}|->)[ '\"`*]{0,3}"
-    r"(?:(?:false|null|disabled|none(?! of))\b"
-    # In a sentence `no` goes on: "RX 6600: no kernels".
-    r"|(?:no|off|0)(?= ?(?:[,;|)\]}'\"\n]|$|[\w-]{2,20} ?[:=])))"
-    r"|,? (?:is |was )?(?:disabled|turned off|switched off)\b",
-    re.IGNORECASE,
-)
-
-
-def is_switched_off(text: str, end: int) -> bool:
-    """Whether the name that ends here is a setting whose value means no, which proves nothing about
-    the machine.
-
-    >>> [is_switched_off(f"ZLUDA{rest}", 5) for rest in ("=False cpu=True", ": off", ": No GPU")]
-    [True, True, False]
-    """
-    return SWITCHED_OFF.match(text, end) is not None
 
 
 def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:

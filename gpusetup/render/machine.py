@@ -11,7 +11,6 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.readings.smi_topology import WORDS
-from gpusetup.report.hardware import ERRORS_OF_ROCM
 
 if TYPE_CHECKING:
     from gpusetup.model.builds import Offer
@@ -115,7 +114,7 @@ def _other_makers_gpus(machine: Snapshot) -> str:
             continue
         name = event.values.get("name", "")
         # "AMD GPU" and "HIP error" tell the maker only; a model has a number, such as W7900.
-        if re.search(r"\d{3}", name) and not name.startswith(ERRORS_OF_ROCM):
+        if re.search(r"\d{3}", name):
             names[name] = None
         makers[event.values.get("vendor", "")] = None
     # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX": keep the longer name.

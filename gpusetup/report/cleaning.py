@@ -96,13 +96,6 @@ LOGGED = lazy(
     r"|\([\w.]{1,40}\s\w{1,10}=[\w.]{1,40}\)|\[\s*\d{1,7}\.\d{6}\]|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.)"
 )
 """The beginning of a line that a program logged, so the line was not written by a person."""
-# `# Torch not compiled with CUDA enabled`, but neither `# pip install torch torchvision` nor a
-# Jetson's release, `# R36 (release), REVISION: 4.3`.
-TITLE = lazy(
-    r"#{1,3} (?=\S+ \S+ \S|[^\x00-\x7f])(?!R\d+ \(release\)|(?:sudo|pip3?|python\S*|conda|apt\S*|docker|nvidia-smi|cd|export|uv|git|srun|torchrun|[./~]\S*) )"
-)
-"""Markdown's mark of a title. It is removed only from the first line, because further down `#` also
-begins comments and the prompt of root."""
 MAX_PREFIXES = 5
 """The most prefixes that are removed from one line. A line from a container, in a launcher's log
 that somebody quotes, has four."""
@@ -121,8 +114,6 @@ def text_of(raw: str) -> Text:
         if needle in plain:
             plain = pattern.sub(replacement, plain)
     lines = [line[:MAX_LINE] for line in plain.split("\n")]
-    if title := TITLE.match(lines[0]):
-        lines[0] = lines[0][title.end() :]
     logged = (number for number, line in enumerate(lines, 1) if LOGGED.match(line))
     return search.text_of(map(_without_prefixes, lines), logged)
 
@@ -152,20 +143,12 @@ SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]],
     ("[", ESCAPES, ""),
     ("\x1b", ESCAPES, ""),
     ("](http", MARKDOWN_LINK, r"\1"),
+    ("&", ENTITY, _unescaped),
     ("", CONTROLS, ""),
     ("<", LINE_TAGS, "\n"),
     ("<", TAGS, ""),
-    # This replacement runs twice, because some texts were escaped twice: `&amp;lt;`.
-    ("&", ENTITY, _unescaped),
-    ("&", ENTITY, _unescaped),
-    # Decoding the entities may have produced control characters and tags.
-    ("", CONTROLS, ""),
-    ("<", TAGS, ""),
     # A label in bold: `- **torch**: 2.3.1+cu121`.
     ("**", lazy(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
-    # The language after a code fence only selects the highlighting. An issue form names the same
-    # language whatever the system is, so it says nothing about the machine.
-    ("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
     # An example that an issue form prints before the person's own answer: `OS (e.g. RHEL8.6):
     # Ubuntu 20.04`.
     ("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),

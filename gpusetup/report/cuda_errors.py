@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
 # `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`. In a
@@ -24,11 +24,6 @@ ERROR_NUMBER = lazy(
     r"(\d{1,3})(?!\d)"
 )
 """An error number after a word such as "error" or "status"."""
-# Functions that are only called when CUDA starts: `cuInit`, torch's `_cuda_init`.
-AT_START = lazy(
-    r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
-    re.I,
-)
 IN_WORDS = (
     # `CUDA error: out of memory`, `CUDA failed with error out of memory`.
     (2, "out of memory", lazy(r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory", re.I)),
@@ -37,21 +32,9 @@ IN_WORDS = (
 )  # fmt: skip
 """CUDA errors whose wording other programs use too. Each row has the code, a string that the text
 must contain, and a pattern for CUDA's own sentence."""
-CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
-"""The characters before and after an error that are searched for its context. More are read before
-it, because the last calls of the traceback are there."""
-# A path in the traceback (`/bitsandbytes/`), or a call of a compiled module
-# (`fused_dense_cuda.forward(`).
-EXTENSION = lazy(
-    r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
-    r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
-    re.I,
-)
-"""A package with its own compiled kernels. If it is named near an error, its kernels may have
-failed."""
-
-OUT_OF_MEMORY = 2
-NO_KERNEL_IMAGE = 209
+OUT_OF_MEMORY, NO_KERNEL_IMAGE = 2, 209
+CHARACTERS_AROUND = 500
+"""The characters before and after an error number that are searched for the word CUDA."""
 Found = tuple[int, int, int]
 """A CUDA error's code, and the start and end of its message in `Text.flat`."""
 
@@ -67,33 +50,15 @@ def cuda_errors(text: Text) -> Facts:
     for code, start, end in errors.values():
         name = NAMES.get(code, "")
         yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
-        at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
-        # "Out of memory" comes far more often from a running program than from CUDA's start, so it
-        # counts as an error of CUDA's start only if the text shows that CUDA was starting.
-        if code in STARTING and (code != OUT_OF_MEMORY or at_start):
-            trust, source = SURE if at_start else USUAL, text.source(start)
-            yield Claim("cuda_api.init_code", code, source, trust)
-            yield Claim("cuda_api.init_name", name, source, trust)
+        # "Out of memory" comes far more often from a running program than from CUDA's start.
+        if code in STARTING and code != OUT_OF_MEMORY:
+            source = text.source(start)
+            yield Claim("cuda_api.init_code", code, source)
+            yield Claim("cuda_api.init_name", name, source)
         if code == OUT_OF_MEMORY:
-            kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
-            yield text.event(kind, start, end, {})
+            yield text.event("out-of-memory", start, end, {})
         if code == NO_KERNEL_IMAGE:
-            # An extension may lack the kernel although torch has it.
-            extension = EXTENSION.search(_surroundings(text.flat, start, start))
-            module = (extension[1] or extension[2]).lower() if extension else ""
-            yield text.event("no-kernel-image", start, end, {"module": module} if module else {})
-
-
-def _surroundings(text: str, start: int, end: int) -> str:
-    """A part of the text, extended on both sides by the characters that may belong to the same
-    error."""
-    return text[max(start - CHARACTERS_BEFORE, 0) : end + CHARACTERS_AFTER]
-
-
-HIPS_MESSAGE = ("HIP error: ", "HIP error: an ", "HIP runtime error: ")
-OTHER_ON_HIP = (200, 702, 715, 718, 719)
-"""Errors that mean something else on AMD's GPUs: a kernel was built for another target, or the
-driver gave up. An assertion and a wrong address are the program's on every GPU."""
+            yield text.event("no-kernel-image", start, end, {})
 
 
 def by_message(text: Text) -> Iterator[Found]:
@@ -103,19 +68,13 @@ def by_message(text: Text) -> Iterator[Found]:
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """
-    # A post's title often repeats a message from the text below but leaves out the file that
-    # failed, so a place below the title comes first.
-    second_line = text.starts[1] if len(text.starts) > 1 else 0
     for code, name, messages in ERRORS:
         # Any program may say "out of memory", so only CUDA's own sentence counts, which is in
         # `IN_WORDS`.
         if code == OUT_OF_MEMORY:
             continue
         for words in (*messages, name.lower()):
-            below = text.low.find(words, second_line)
-            start = below if below >= 0 else text.low.find(words)
-            before = text.flat[max(start - 24, 0) : start]
-            if start >= 0 and not (code in OTHER_ON_HIP and before.endswith(HIPS_MESSAGE)):
+            if (start := text.low.find(words)) >= 0:
                 yield code, start, start + len(words)
                 break
     for code, words, pattern in IN_WORDS:
@@ -133,5 +92,6 @@ def by_number(text: Text) -> Iterator[Found]:
         code = OLD_CODES.get(number, number)
         # Other programs also use small numbers and some three-digit numbers as error codes.
         is_only_of_cuda = number > 99 and code not in BY_PROGRAMS and "cu" in match[0]
-        if code in NAMES and (is_only_of_cuda or "cuda" in _surroundings(text.low, start, start)):
+        around = text.low[max(start - CHARACTERS_AROUND, 0) : start + CHARACTERS_AROUND]
+        if code in NAMES and (is_only_of_cuda or "cuda" in around):
             yield code, start, match.end()

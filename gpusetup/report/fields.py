@@ -44,12 +44,6 @@ DRIVER = rf"({DRIVER_VERSION})"
 # Words between a name and its value, in several languages.
 IS = r"(?:is|ist|est|es|é|是|为|prints?|gives?|shows?|returns?|says)"
 VERSION = r"(?:version|ver\b\.?|版本号?|バージョン|버전|версия)"
-NOT_IN_CODE = "".join(
-    rf"(?<!{word}torch\.)"
-    for word in (r"assert ", r"assert \(", r"assert\(", "if ", "if not ", "while ")
-)
-"""A lookbehind against conditions and assertions: a line of code that compares a value does not
-show torch's answer."""
 # Here and below, a lookahead for the first letter halves the time of a case-insensitive
 # alternation. `requires a driver`, `older than driver`, `minimum driver`.
 REQUIRED_DRIVER = r"(?=[rnamsopbu])\b(?:requir|need|at least|minim|recommend|(?:un)?support|older than|newer than|prior to|before)\w{0,6}[^.]{0,24}?\bdrivers?\b"
@@ -66,15 +60,8 @@ MAC = (
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|[Mm]ac|[Cc]hip|[Cc]pu)\b|\b[Mm]ac ?(?:OS )?M[1-5](?![A-Za-z0-9.])"
     r"|\b[Mm]y (?:base )?M[1-5]\b(?!\.\d|-)|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     r"|\b(?:[Mm]y|[Oo]n an?|[Uu]n|[Uu]m|[Mm]einem|[Mm]on|[Mm]eu|[Mm]i) [Mm]ac(?:OS)?\b(?! (?:and|or|et|und|y|e|o) )"
-    r"|\b[Ii]n [Mm]ac ?OS\b(?! and| or|,|/)|(?:我的|适合|在) ?[Mm]ac|(?<![A-Za-z])[Mm]ac(?:OS|[Bb]ook)?(?:で|の|에서)"
+    r"|苹果|蘋果|アップル|애플|マックブック|맥북|макбук|\b[Ii]n [Mm]ac ?OS\b(?! and| or|,|/)|(?:我的|适合|在) ?[Mm]ac|(?<![A-Za-z])[Mm]ac(?:OS|[Bb]ook)?(?:で|の|에서)"
 )
-CUDA_IN_A_REPORT = ("cuda available", "gpu available", "available: ")
-AVAILABLE = (
-    (CUDA_IN_A_REPORT, r"(?=[cg])(?:CUDA|GPU) available(?: \(PyTorch\))?\??\W{1,24}|\bCUDA: (?:- )?GPU: .{0,600}?\bavailable: "),
-    (("cuda.is_available",), rf"{NOT_IN_CODE}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?"),
-)  # fmt: skip
-"""The ways to ask whether torch sees CUDA. A line of collect_env's report comes before an answer in
-a Python session."""
 # `ComfyUI_windows_portable`, `the portable build of ComfyUI`, but not in a sentence that says that
 # it works there.
 PORTABLE = r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))"
@@ -106,13 +93,9 @@ PATTERNS = (
     FieldPattern("torch.version", "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
     # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
     FieldPattern("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
-    # The path of a file of an installed torch in a traceback, or torch's version in a report.
-    FieldPattern("torch.installed", ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
-    # torch's answer, for each way of asking and each answer: `Is CUDA available: True`,
-    # `is_available() -> False`.
+    # collect_env's `Is CUDA available: True`, Lightning's `CUDA: - GPU: ... - available: True`.
     *(
-        FieldPattern("torch.cuda_available", needle, rf"(?:{question})({answer})", SURE)
-        for needle, question in AVAILABLE
+        FieldPattern("torch.cuda_available", ("cuda available", "gpu available", "available: "), rf"(?=[cg])(?:(?:CUDA|GPU) available(?: \(PyTorch\))?\??\W{{1,24}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: )({answer})", SURE)
         for answer in ("True|Yes", r"False|No\b")
     ),
     # accelerate's `PyTorch version (GPU?): 2.5.1 (True)`.
@@ -156,16 +139,12 @@ PATTERNS = (
     FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.
     FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
-    # The portable ComfyUI exists only for Windows.
-    FieldPattern("os.family", "portable", PORTABLE, GUESS, value="windows"),
     # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese, Chinese and Russian.
     FieldPattern("os.family", ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
     # Messages about Apple's Metal backend.
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    # `Inference on Apple Silicon`: not `CUDA, ROCm and Apple Silicon`, which a program supports.
-    FieldPattern("os.family", "apple silicon", r"(?i)(?<!,)(?<!/)(?<!and)(?<!or)(?<!for) apple silicon\b(?!,|/| (?:and|or|support)\b)", GUESS, value="macos"),
     # `MacBook`, `M2 Max`.
-    FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
+    FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 ", "苹果", "蘋果", "アップル", "애플", "マックブック", "맥북", "макбук"), MAC, GUESS, value="macos"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
     FieldPattern("os.machine", ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
@@ -183,9 +162,7 @@ PATTERNS = (
     # A system's name in a sentence: `Ubuntu 22.04`, `Windows 11`.
     FieldPattern("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     # `uname -a`: `Linux host 6.8.0-45-generic #45-Ubuntu`.
-    FieldPattern("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
-    # `/lib/modules/6.8.0-45-generic`.
-    FieldPattern("os.kernel", ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
+    FieldPattern("os.kernel", ("linux", "build on kernel", "/lib/modules/"), r"(?:\bLinux \S{1,64} |module build on kernel: |in directory /lib/modules/)(\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
     # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`.
     FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
     # The kernel without a label.
@@ -194,8 +171,6 @@ PATTERNS = (
     FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
-    # uv's `You're on Linux (`musllinux_1_2_x86_64`)`.
-    FieldPattern("os.libc", "you're on", r"You're on Linux \(`?(musl)linux_\d", SURE),
     # mokutil's `SecureBoot enabled`.
     FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     # `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.0`.
@@ -210,12 +185,8 @@ PATTERNS = (
     FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
     FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
-    # The kernel's name in WSL 2, `microsoft-standard-WSL2`.
-    FieldPattern("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     # `nvcc --version`: `Cuda compilation tools, release 12.4, V12.4.131`.
     FieldPattern("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
-    # torch's extension builder: `The detected CUDA version (12.4) mismatches`.
-    FieldPattern("toolkit.nvcc", "cuda version", r"(?:detected CUDA version \(|Installed CUDA version |use the same CUDA versions\.', ')(\d{1,2}\.\d{1,2})", SURE),
     # collect_env's `CUDA runtime version: 12.4.131`.
     FieldPattern("toolkit.nvcc", "cuda runtime", r"CUDA runtime version: (\d{1,2}\.\d{1,2})", USUAL),
     # The kernel's log: `NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14`.
@@ -229,6 +200,8 @@ PATTERNS = (
     FieldPattern("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
     # NVIDIA's container hook: `unsupported CUDA version: driver 11.4 < image 12.4`.
     FieldPattern("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
+    # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
+    FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     # Values after their names in people's sentences. They come last, because the output of programs
     # has priority. `torch build is 2.5.1+cu124`, with up to four words between.
     FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
@@ -244,12 +217,6 @@ PATTERNS = (
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # conda's virtual package: `__cuda=12.4=0`.
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
-    # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
-    FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
-    # A bare `2.5.1+cpu`. Hardly any other package has such a version.
-    FieldPattern("torch.version", "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
-    # `torch2.5.1`, written as one word.
-    FieldPattern("torch.version", "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
 )  # fmt: skip
 
 
@@ -379,8 +346,8 @@ PLATFORM_KERNEL = lazy(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
 
 
 def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
-    """The fields, values and trust that follow from the name of a system, kernel or platform, or
-    from ROCm's version.
+    """The fields, values and trust that follow from the name of a system, kernel or platform, from
+    ROCm's version or from the path of Python.
 
     >>> name = "Linux-5.10.104-tegra-aarch64-with-glibc2.31"
     >>> [value for _, value, _ in implied("platform", name)][:3]
@@ -388,6 +355,8 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
     """
     if subject == "torch.hip":
         yield "torch.backend", f"rocm{value}", USUAL
+    if subject == "python.executable" and "\\" in value:
+        yield "os.family", "windows", USUAL
     if subject in ("os.name", "platform") and (family := family_of(value)):
         yield "os.family", family, SURE
         # Macs with Apple's own processors started with macOS 11.

@@ -78,19 +78,10 @@ SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
 """A suffix that people write after a card's number -> NVIDIA's spelling."""
 # `my `, `GeForce `, `graphics card `; in seven more languages.
 CARD_WORD = lazy(
-    r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :?!,(]{0,4}$",
+    r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ[はを]?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :?!,(]{0,4}$",
     re.I,
 )
 """Words before a number that show that the number means a card."""
-# `从3060换`, `5070显卡`, `5070に`; not `2050年`, `1060个`.
-WIDE_BEFORE = lazy(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af] ?$")
-WIDE_BEHIND = lazy(
-    r" ?(?![年月日元円원万个個张張枚步회번개장秒초行歩次步页種种人분])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
-)
-"""A Chinese, Japanese or Korean letter after a number, except letters that make the number a count
-or a date."""
-
-
 CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
 """The word for a graphics card, right after a number."""
 
@@ -144,10 +135,6 @@ def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
     if not number[-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
         return True
     before = flat[max(match.start() - CARD_AROUND, 0) : match.start()]
-    # Posts in Chinese, Japanese and Korean often name a card by its number, without spaces around
-    # it. A bare 1080 is just as often the height of an image.
-    if number != "1080" and WIDE_BEFORE.search(before) and WIDE_BEHIND.match(flat, end):
-        return True
     return bool(CARD_BEHIND.match(flat, end) or CARD_WORD.search(before))
 
 

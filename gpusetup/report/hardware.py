@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
-from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
@@ -119,10 +117,6 @@ OTHER_MAKERS = (
     # `Apple M3 Max`.
     MakersGpu("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
-ERRORS_OF_ROCM = ("HIP error", "rocBLAS error", "ROCm error", "MIOpen")
-"""How messages of AMD's software begin that show the maker but not the GPU."""
-
-
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
 # prints on every machine.
 HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
@@ -142,11 +136,7 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if match is None:
             continue
         name, source = match[match.lastindex or 0], text.source(match.start())
-        gpu = other_makers_gpu(vendor, name.strip(), source)
-        if name.startswith(ERRORS_OF_ROCM):
-            # The words show the maker, but only the whole line says what failed.
-            gpu = replace(gpu, text=text.shown(*match.span()))
-        yield gpu
+        yield other_makers_gpu(vendor, name.strip(), source)
         if vendor == "apple":
             yield Claim("os.machine", "aarch64", source, HINT)
             yield Claim("os.family", "macos", source, HINT)
@@ -163,12 +153,11 @@ BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
 
 
 def _is_in_use(match: re.Match[str]) -> bool:
-    """Whether a name is neither in a list of the targets that a library was built for, nor a
-    setting that is off (`amd gpu: none`)."""
+    """Whether a name is not in a list of the targets that a library was built for."""
     flat, (start, end) = match.string, match.span()
     before = flat[max(start - 20, 0) : start]
     is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
-    return not (match[0].startswith("gfx") and is_listed) and not is_switched_off(flat, end)
+    return not (match[0].startswith("gfx") and is_listed)
 
 
 # --- collect_env ----------------------------------------------------------------------------------

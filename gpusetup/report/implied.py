@@ -80,9 +80,6 @@ def _with_meaning(event: Event, os: Os) -> Event:
 # The build string of a CPU build in conda: `py3.12_cpu_0`.
 CPU_BUILD = lazy(r"(?:^|_)cpu")
 
-ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use")
-"""Events that can only come from a torch that was imported."""
-
 
 def _torch(snapshot: Snapshot) -> Torch:
     """torch's fields, completed from the list of packages and from torch's messages."""
@@ -91,41 +88,23 @@ def _torch(snapshot: Snapshot) -> Torch:
     torch = snapshot.torch
     kinds = {event.kind for event in snapshot.events}
     listed = [one for one in snapshot.packages or () if one.name in ("torch", "pytorch")]
-    version = _with_third_number(torch.version or next((one.version for one in listed), None))
+    version = torch.version or next((one.version for one in listed), None)
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
     has_cpu_build = any(CPU_BUILD.search(one.build or "") for one in listed)
     if backend is None and ("torch-not-compiled-with-cuda" in kinds or has_cpu_build):
         backend = "cpu"
-    # collect_env may have run in a Python without torch, although the text shows another Python
-    # where torch works.
-    is_seen = version and (torch.installed is None or not kinds.isdisjoint(ANSWERS_OF_TORCH))
     installers = (one.installer for one in listed if one.installer)
     return replace(
         torch,
         version=version,
         cuda=torch.cuda or cuda_of(backend or ""),
         backend=backend,
-        installed=True if is_seen else torch.installed,
+        installed=True if version and torch.installed is None else torch.installed,
         installer=torch.installer or next(installers, None),
     )
 
 
-def _with_third_number(version: str | None) -> str | None:
-    """The version with the third number added (`.0`) if it has a build label and only two numbers.
-
-    >>> _with_third_number("2.7+cu128"), _with_third_number("2.7")
-    ('2.7.0+cu128', '2.7')
-    """
-    release, plus, label = (version or "").partition("+")
-    return f"{release}.0+{label}" if plus and release.count(".") == 1 else version
-
-
 # --- the system -----------------------------------------------------------------------------------
-
-
-# Source: AMD, "Radeon and Ryzen: PyTorch for Windows", whose first release is of ROCm 6.4.4.
-LINUX_ROCM = lazy(r"\+rocm(?:[1-5]\.\d|6\.[0-3])(?!\d)")
-"""The label of a build from the time when there were none for Windows."""
 
 
 def _os(snapshot: Snapshot) -> Os:
@@ -136,10 +115,7 @@ def _os(snapshot: Snapshot) -> Os:
     has_linux_driver = (driver.version or "").count(".") == 2 or driver.persistence is not None
     family = os.family
     # In WSL the failing program runs on Linux, although the machine also runs Windows.
-    if os.wsl or (
-        family is None
-        and (has_linux_driver or os.jetson or LINUX_ROCM.search(snapshot.torch.version or ""))
-    ):
+    if os.wsl or (family is None and (has_linux_driver or os.jetson)):
         family = "linux"
     wsl = os.wsl
     if wsl is None and family == "linux" and os.kernel:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Package
+from gpusetup.model.machine import Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -25,35 +25,23 @@ PACKAGE_ROW = lazy(
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
-# `Requirement already satisfied: torch in ./lib/python3.12/site-packages (2.5.1+cu124)`.
-SATISFIED = lazy(
-    r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? "
-    r"\(([\d.]+\w*(?:\+[\w.]+)?)\)"
-)
-MAX_SENTENCES = 60
-"""The most sentences of pip that are read, because the log of a long installation has thousands."""
 # Parts of the names of packages that belong to the GPU stack.
 RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
-RESOLUTION_FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
-"""Words of a failed resolution. The versions that it lists were wanted, but they are not installed.
-"""
-REQUIREMENTS_AT_START = 4000
-"""If the word "requirements" occurs in this many characters at the beginning, the text may contain
-a requirements file."""
+ONLY_WANTED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible", "requirements")  # fmt: skip
+"""Words of a failed resolution or of a requirements file. The versions that these list were wanted,
+but they are not installed."""
 
 
 def packages(text: Text) -> Facts:
     """The distributions that the text shows as installed, in the output of `pip list`, `pip freeze`
-    and `conda list`, or in a sentence."""
+    and `conda list`."""
     if not RELEVANT.search(text.low):
         return
     # `torch==2.5.1` may come from a requirements file. A mark such as `[pip3]` shows that
     # collect_env printed it.
-    lists_requirements = (
-        text.has_any(RESOLUTION_FAILED) or "requirements" in text.low[:REQUIREMENTS_AT_START]
-    )
+    lists_requirements = text.has_any(ONLY_WANTED)
     for line in text.lines:
         # A shorter line cannot contain a version, and a longer one is a sentence.
         row = PACKAGE_ROW.match(line) if 5 <= len(line) < 140 else None
@@ -61,13 +49,6 @@ def packages(text: Text) -> Facts:
             continue
         if row["by"] or row["sign"] != "==" or not lists_requirements:
             yield from if_watched(_package_of_row(row, line))
-    if "already satisfied" in text.low:
-        found = SATISFIED.findall(text.flat[:CHARACTERS_READ])
-        for name, version in found[:MAX_SENTENCES]:
-            yield from if_watched(Package(name=name, version=version, installer="pip"))
-    # pip prints "Cannot uninstall" for a torch that `distutils` or conda installed.
-    if "cannot uninstall 'torch'" in text.low:
-        yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")
 
 
 def _package_of_row(row: re.Match[str], line: str) -> Package:
@@ -123,21 +104,11 @@ LOCKED_TORCH = (
 MAX_VERSIONS_CHARACTERS = 900
 """At most this many characters are kept of pip's list of versions, which may have hundreds of
 entries."""
-LAST_FOR_INTEL_MACS = " 2.2.2"
-"""How pip's list of versions ends on an Intel Mac, and nowhere else: torch stopped making wheels
-for it (the list of Python 3.8 ends with 2.4.1, that of 3.7 with 1.13.1)."""
 MESSAGE_CHARACTERS = 300
 """At most this many characters of pip's message are quoted as evidence."""
 
-COMMAND_NEEDLES = (
-    (" install", USUAL),
-    ("uv add", USUAL),
-    # The packages for these two commands may also come from a file, so the command itself is
-    # trusted less.
-    ("uv sync", HINT),
-    ("create", HINT),
-)
-"""A string in an installing command, and how far to trust the versions that the command names."""
+COMMAND_NEEDLES = (" install", "uv add", "uv sync", "create")
+"""Strings of which each installing command contains one."""
 
 
 def request_claims(text: Text) -> Facts:
@@ -146,14 +117,13 @@ def request_claims(text: Text) -> Facts:
     if "torch" not in text.low:
         return
     yield from refusals(text)
-    for needle, trust in COMMAND_NEEDLES:
-        for offset, window in text.near(needle):
-            for match in COMMAND.finditer(window):
-                source = text.source(offset + match.start())
-                command = OUTPUT_STARTS.split(match[0])[0]
-                if "torch" in command:
-                    yield from pin_claims(command, source, trust)
-                    yield from index_claims(INDEX.search(command), source)
+    for offset, window in text.near(*COMMAND_NEEDLES):
+        for match in COMMAND.finditer(window):
+            source = text.source(offset + match.start())
+            command = OUTPUT_STARTS.split(match[0])[0]
+            if "torch" in command:
+                yield from pin_claims(command, source, USUAL)
+                yield from index_claims(INDEX.search(command), source)
     # pip prints all indexes that it uses, including configured ones.
     if "looking in indexes" in text.low:
         yield from index_claims(INDEX.search(text.flat), "pip")
@@ -199,9 +169,6 @@ def refusals(text: Text) -> Facts:
                 end = start + len(match[0][:MESSAGE_CHARACTERS])
                 yield text.event("no-matching-distribution", start, end, known)
                 yield from pin_claims(requirement, text.source(start), SURE)
-                if versions.endswith(LAST_FOR_INTEL_MACS):
-                    yield Claim("os.family", "macos", text.source(start), GUESS)
-                    yield Claim("os.machine", "x86_64", text.source(start), GUESS)
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:

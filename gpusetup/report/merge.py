@@ -3,9 +3,8 @@ kept as readings."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusetup.model.finding import Failing
@@ -31,7 +30,7 @@ from gpusetup.model.machine import (
 )
 from gpusetup.readings.environment import without_credentials
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
-from gpusetup.report.facts import USUAL, Claim, Fact, Gpus
+from gpusetup.report.facts import Claim, Fact, Gpus
 from gpusetup.report.implied import with_implied_fields
 
 MAX_EVENTS = 80
@@ -89,18 +88,10 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
             for name, value in sorted(values["environment"].items())
         },
         failing=next(iter(by_kind[Failing]), Failing()),
-        events=_events([*by_kind[Event], *_torch_only_named(claims)]),
+        events=_events(by_kind[Event]),
         readings=(*field_readings, *list_readings),
     )
     return with_implied_fields(snapshot)
-
-
-def _torch_only_named(claims: list[Claim]) -> Iterator[Event]:
-    """An event for torch's version if only a person names it and no program printed it."""
-    versions = [claim for claim in claims if claim.subject == "torch.version"]
-    if versions and all(claim.trust < USUAL for claim in versions):
-        first = versions[0]
-        yield Event(kind="torch-only-named", source=first.source, text=str(first.value))
 
 
 FOLLOW_AN_ASSERTION = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
@@ -118,8 +109,7 @@ def _events(events: list[Event]) -> Events:
         key = (event.kind, *sorted(event.values.items()))
         different[key] = event
     kept = tuple(reversed(different.values()))[:MAX_EVENTS]
-    assertions = [e for e in kept if e.kind == "cuda-error" and e.values.get("code") == "710"]
-    if not assertions:
+    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in kept):
         return kept
     # An out-of-memory error that names the size of the allocation is an error of its own.
     return tuple(e for e in kept if e.kind not in FOLLOW_AN_ASSERTION or "asked" in e.values)
@@ -165,9 +155,7 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
         # The sort is stable, so equally trusted claims stay in the order of the text.
         ranked = sorted(of_field, key=lambda claim: -claim.trust)
         value: Any = ranked[0].value
-        if subject == "torch.version":
-            value = _with_its_build(str(value), ranked)
-        elif subject == "torch.kernels":
+        if subject == "torch.kernels":
             value = tuple(str(value).split())
         part, _, name = subject.partition(".")
         values[part][name] = value
@@ -178,26 +166,3 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
         for known, source in [*sources.items()][:MAX_READINGS]:
             readings.append(Reading(subject=subject, source=source, value=known))
     return values, readings
-
-
-def _with_its_build(version: str, claims: list[Claim]) -> str:
-    """The version with its build label, if another claim gives the label for the same release.
-
-    For example, a title says "torch 2.7.0 cpu" and the session below prints 2.7.0+cpu. Both mean
-    the same torch.
-
-    >>> _with_its_build("2.7.0", [Claim("torch.version", "2.7.0+cpu", "line 2")])
-    '2.7.0+cpu'
-    """
-    # No build has the label `cu12`: the end of a title was cut off.
-    version = re.sub(r"\+cu1[0-3]?$", "", version)
-    if "+" in version:
-        return version
-    for claim in claims:
-        release, plus, label = str(claim.value).partition("+")
-        # "2.7" in a sentence can mean 2.7.0 or 2.7.1.
-        is_same_release = release == version or release.startswith(f"{version}.")
-        if plus and is_same_release and not re.fullmatch(r"cu1[0-3]?", label):
-            return str(claim.value)
-
-    return version

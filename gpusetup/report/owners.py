@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.messages.owners import ROWS
-from gpusetup.messages.row import MessageRow, is_switched_off
+from gpusetup.messages.row import MessageRow
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
@@ -38,10 +38,9 @@ FOLDER_OF_DATA = lazy(
 
 
 def _owner_of_row(text: Text, flat: str, row: MessageRow) -> Iterator[Event]:
-    """The first place that names the owner and is neither a folder of data nor a setting that is
-    off, such as `zluda=False`."""
+    """The first place that names the owner and is not a folder of data."""
     for match in in_any_case(row.pattern).finditer(flat):
-        if FOLDER_OF_DATA.match(flat, match.end()) or is_switched_off(flat, match.end()):
+        if FOLDER_OF_DATA.match(flat, match.end()):
             continue
         if not (row.unless and in_any_case(row.unless).search(text.shown(*match.span()))):
             yield _event(text, row.kind, match, {"name": "", **row.values, **match.groupdict()})

@@ -35,6 +35,8 @@ WORDS_OF_SYSTEM = {
         ".so.1", "kubectl", "podman", "nvidia-docker", "supergfxctl", "prime-select", "nvidia.com/gpu",
         "/dev/nvidia", "linux-64", "linux-aarch64", "sys_platform == 'linux'", "x86_64-linux-gnu", "rpm -q",
         "gpu-operator", "stub_library", "nvidia-driver-daemonset", "/lib/python", "fabric manager",
+        # The first ROCm with builds for Windows is 6.4.4. Source: AMD, "PyTorch for Windows".
+        "+rocm5.", "+rocm6.0", "+rocm6.1", "+rocm6.2", "+rocm6.3",
         "fabricmanager", "nvidia-cublas-cu1", "nvidia-cudnn-cu1", "nvidia-cuda-nvrtc-cu1", "ldconfig", "ulimit",
     ),
     "windows": (
@@ -44,12 +46,6 @@ WORDS_OF_SYSTEM = {
     ),
 }  # fmt: skip
 """Lower-case words of tools and files that only one system has."""
-LINUX_BEHIND_WINDOWS = ('file "/', "wsl", "/mnt/", "ssh ")
-"""Words that show that the program runs in WSL or on a server, even if the text also contains a
-Windows path."""
-DRIVES_IN_WSL = ("/mnt/c/", "/mnt/d/")
-"""Where WSL mounts the Windows drives."""
-
 FIELDS_IN_PATHS: tuple[tuple[str, str, tuple[str, ...], re.Pattern[str]], ...] = (
     # A torch in the system's Python, where the makers of container images install it.
     ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
@@ -87,8 +83,7 @@ def paths(text: Text) -> Facts:
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
-    """Claims for the system that most paths belong to, for WSL if Windows drives are mounted, and
-    for the system whose tools are named."""
+    """Claims for the system that most paths belong to, and for the one whose tools are named."""
     # A path with a drive letter contains a colon, and most texts have no such path.
     in_windows = len(WINDOWS.findall(flat)) if ":" in flat else 0
     counts = {
@@ -98,12 +93,10 @@ def family_of_paths(flat: str, low: str) -> Facts:
     }
     family = max(counts, key=lambda name: counts[name])
     # On Windows, programs that were ported from Linux also print folders such as `/usr/`.
-    if in_windows and not any(words in low for words in LINUX_BEHIND_WINDOWS):
+    if in_windows:
         family = "windows"
     if counts[family]:
         yield Claim("os.family", family, "paths", HINT)
-    if any(drive in low for drive in DRIVES_IN_WSL):
-        yield Claim("os.wsl", True, "paths", GUESS)
     words = {name: sum(word in low for word in of) for name, of in WORDS_OF_SYSTEM.items()}
     likely = max(words, key=lambda name: words[name])
     if words[likely]:

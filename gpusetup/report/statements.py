@@ -20,7 +20,7 @@ CHARACTERS_READ = 12_000
 
 PRINTED = lazy(
     r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
-    r"|^[^\n:]{0,60}\s{2,}:|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
+    r"|^[^\n:]{0,60}\s{2,40}:|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
 )
 """The beginning of a line that a program printed, or that somebody typed into a shell."""
 LETTER = lazy(r"[^\W\d_]")
@@ -90,8 +90,8 @@ class Statement(Frozen):
     """The event's kind."""
     words: str
     """A pattern of words, ignoring case; its named groups become the event's values."""
-    what: str = ""
-    """The event's value `what`, if statements of one kind differ."""
+    vendor: str = "amd"
+    """The maker that a `foreign-gpu` is from."""
 
 
 GPU = r"(?:gpus?|graphics? ?cards?|video ?cards?|[rg]tx ?\d{3,4}\w{0,6}|[2-5]0[5-9]0(?: ?ti)?|cuda|card)"
@@ -145,17 +145,7 @@ STATEMENTS = (
         kind="ran-alone",
         words=r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell))\b[^.\n]{0,24}\b(?:works?|worked|runs?|ran|is fine)\b|\b(?:works?|worked|runs?|ran)(?: fine)? (?:alone|by itself|on its own|standalone|separately)\b|单独(?:跑|运行|执行)?(?:没事|正常)|単体では動|allein läuft|отдельно работает|seul fonctionne|solo funciona|sozinho funciona|단독으로는 (?:됩|작동)",
     ),
-    # The machine was restarted in vain.
-    Statement(
-        kind="remedy-tried",
-        what="reboot",
-        words=r"(?<!not )(?<!n't )\b(?:rebooted|restarted the (?:machine|pc|computer|server|host))\b|重启(?:了|过)|再起動しました|재부팅했|neu gestartet|redémarré l'ordinateur|reinici(?:é|ei) (?:el|o) (?:PC|ordenador|computador)|перезагружал",
-    ),
     # Whose machine it is.
-    Statement(
-        kind="no-root-rights",
-        words=r"\b(?:no|without|not have) (?:root|sudo|admin)(?: rights| access| privileges| permissions)?\b|\bonly a (?:plain |normal )?user\b|没有 ?(?:root|sudo|管理员) ?权限|root ?権限がない|(?:root|관리자) 권한이 없|kein(?:e)? (?:root|sudo|Admin)\w*|pas (?:root|d'accès root)|sin (?:permisos de )?root|sem (?:root|permissão de root)|нет (?:прав )?(?:root|администратора)",
-    ),
     Statement(
         kind="cloud-machine",
         words=r"\b(?:Azure|AWS|EC2|GCP|Google Cloud|Alibaba Cloud|OVH(?:cloud)?|Hetzner|Oracle Cloud|DigitalOcean|Vultr|Linode|Scaleway|Lambda Cloud)\b|\bStandard_N[CDV]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b",
@@ -167,16 +157,11 @@ STATEMENTS = (
     # The machine has a card of AMD.
     Statement(
         kind="foreign-gpu",
-        what="amd",
         words=r"\b(?:have|own|use|on|my|got|only)(?: an?| my| the)? (?:AMD|Radeon)(?: (?:card|gpu|graphics))?\b(?! (?:processor|cpu|ryzen))|(?:显卡|グラボ|видеокарта|Grafikkarte|carte|tarjeta|placa)[^.\n]{0,8}(?:AMD|Radeon)",
     ),
     # Cards whose names are written in another script.
-    Statement(kind="foreign-gpu", what="amd", words=r"镭龙|鐳龍|ラデオン|라데온|радеон|锐龙"),
-    Statement(kind="foreign-gpu", what="intel", words=r"锐炫|銳炫|(?:英特尔|英特爾|インテル|인텔|интел) ?(?:Arc|显卡|GPU)|(?:아크|арк) ?[AB]\d{3}"),
-    Statement(
-        kind="mac-named",
-        words=r"苹果|蘋果|アップル|애플|эпп?л\w?|マックブック|맥북|맥 ?미니|макбук|мак ?мини|(?:在|我的) ?mac(?![a-z])|\bMac M[1-5]|ماك ?بوك",
-    ),
+    Statement(kind="foreign-gpu", words=r"镭龙|鐳龍|ラデオン|라데온|радеон|锐龙"),
+    Statement(kind="foreign-gpu", vendor="intel", words=r"锐炫|銳炫|(?:英特尔|英特爾|インテル|인텔|интел) ?(?:Arc|显卡|GPU)|(?:아크|арк) ?[AB]\d{3}"),
     # Which engine and which Python it must be.
     Statement(
         kind="container-engine",
@@ -198,11 +183,6 @@ STATEMENTS = (
 )  # fmt: skip
 """One row for each statement; the first match of a kind counts."""
 NAMES = {"amd": "AMD GPU", "intel": "Intel Arc GPU"}
-OF_ANOTHER_MACHINE = (
-    *("nvidia", "geforce", "rtx", "gtx", "显卡是3", "显卡是4", "ssh", "colab", "kaggle"),
-    *("服务器", "伺服器", "サーバ", "서버", "сервер"),
-)
-"""A text with one of these is about another machine than its author's Mac."""
 DENIALS = lazy(
     r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne Fehler|sans erreur|sin errores|sem erros|без ошибок",
 )
@@ -224,15 +204,8 @@ def statements(text: Text) -> Facts:
             continue
         source = line_source([*prose][words.count("\n", 0, match.start())])
         values = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}
-        if row.kind == "mac-named":
-            if not text.has_any(OF_ANOTHER_MACHINE):
-                yield Claim("os.family", "macos", source, GUESS)
-                yield Claim("os.machine", "aarch64", source, GUESS)
-            continue
         if row.kind == "foreign-gpu":
-            values |= {"vendor": row.what, "name": NAMES[row.what]}
-        elif row.what:
-            values["what"] = row.what
+            values |= {"vendor": row.vendor, "name": NAMES[row.vendor]}
         if "python" in values:
             yield Claim("python.version", values["python"], source, GUESS)
         yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN_CHARACTERS])

@@ -1,9 +1,8 @@
 """The two ends of a text's timeline: the last failure of a program, with its owner and place, and
 the last success.
 
-A failure is an exception, or a line that a program marks as its error. Ordinary Python errors (a
-KeyError, a wrong shape, a missing file) whose message does not name the GPU stack are the program's
-own. For all others the text does not tell the cause.
+A failure is an exception, or a line that a program marks as its error. Errors whose message does
+not name the GPU stack are the program's own. For all others the text does not tell the cause.
 """
 
 from __future__ import annotations
@@ -34,25 +33,11 @@ NOTICE = lazy(
 )
 """Lines of the kernel, notices after which the program goes on, and lines in which a program reports
 that another process failed."""
-# `error: metadata-generation-failed`, `ERROR: Failed building wheel for mamba_ssm`.
-REPORTS_A_BUILD = lazy(
-    r"(?i)metadata-generation-failed|subprocess-exited-with-error|generating package metadata"
-    r"|failed building wheel|failed to build (?:installable )?wheels?\b|failed to build [\w.-]+$"
-    r"|could not build wheels"
-)
-"""Lines in which an installer reports that a build failed. The build's own error is above them."""
-# `KeyError`, `FileNotFoundError`, `HTTPError`.
-ORDINARY_ERROR = lazy(
-    r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
-    r"|ModuleNotFound|Import|Syntax|Indentation|ZeroDivision|Assertion|HTTP|HfHubHTTP|GatedRepo|\w*EntryNotFound"
-    r"|RepositoryNotFound|Validation|Safetensor)Error$"
-)
-"""Exception classes that come from ordinary Python code and not from the GPU stack itself."""
 # `libcudnn`, `nccl`, `no device`, `undefined symbol`, `kernel`.
 GPU_STACK_WORD = lazy(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
     r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
-    r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
+    r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|metadata-generation|subprocess-exited|failed to build|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
     re.I,
 )
 """Words of a failure that may come from the GPU stack."""
@@ -69,42 +54,23 @@ SAYS_MISMATCH = lazy(
     r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
 """Messages that two packages come from releases that do not fit together."""
-# `requests.exceptions.HTTPError: ...`, `huggingface_hub.errors.GatedRepoError: ...`.
-ERROR_WITHOUT_GPU = lazy(
-    r"(?m)^\s*(?:requests|urllib3?|httpx|httpcore|aiohttp|http|huggingface_hub|datasets|yaml|json|ssl|socket|fsspec|botocore|s3fs|gcsfs|git|wandb|mlflow|pydantic(?:_core)?|jsonschema|jinja2|omegaconf|hydra|click|sqlalchemy|sqlite3|zipfile|tarfile|csv|pandas|PIL|soundfile|librosa|av|gradio|fastapi|starlette|uvicorn|safetensors_rust)\.[\w.]*(?:Error|Exception|Timeout|Warning)\b"
-)
-"""An exception of a package that reads files or talks to servers, where no GPU is involved."""
 ENDED_BADLY = lazy(r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent")
 FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING, ENDED_BADLY)
-BUILD_WORD = lazy(
-    r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|no-build-isolation"
-)
-"""Words that show that a package is being compiled, so its GPU part may be what failed."""
 VAGUE = lazy(
     r"(?i)fail(?:ed|ure) to (?:start|load|import|init|launch|run)|initiali[sz]|\bdied\b|worker|process\b"
     r"|unknown|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|unhandled|fault|failed$"
 )
 """Words of an error that only passes on another error or does not tell its cause."""
-TELLING_LENGTH = 12
-"""A message with fewer characters says too little to tell whose failure it is."""
 LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
-LINES_BEFORE, LINES_AFTER = 16, 3
-"""The number of lines before a failure, and from its own line on, that are read for its context."""
+LINES_BEFORE = 16
+"""The number of lines before a failure that are read for its context."""
 FINISHED = lazy(
     r"100%\|[^|]{0,80}\| ?(?P<count>\d+)/(?P=count) \["
     r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
     r"|'train_runtime': \d"
 )
 """A progress bar at 100 %, or words that programs print when their work is done."""
-CRASHED = lazy(r"\b(?:Segmentation fault|core dumped|Aborted)\b|\*\*\* Error")
-USES_THE_GPU = lazy(
-    r"(?i)\b(?:using|selected|running on)?:? ?\bdevice(?: is)?: ?\[?['\"]?(?P<device>cuda|xpu|mps)\b"
-    r"|\bGPU available: True(?: \(\w+\))?, used: True|\boffloaded ([1-9]\d{0,3})/\2 layers to GPU"
-    r"|\blibrary=(?:cuda|rocm|metal|oneapi)\b|\bggml_(?:cuda|hip|sycl|vulkan|metal)_init: found [1-9]"
-    r"|^tensor\([^\n]*\bdevice='(?:cuda|xpu|mps):\d"
-)
-"""A line that a program prints only if it uses the GPU."""
 
 
 def timeline(text: Text) -> Iterator[Event]:
@@ -122,29 +88,21 @@ def timeline(text: Text) -> Iterator[Event]:
     if failed is not None:
         yield _failure_event(lines, failed, line_source(unread + failed + 1))
     first = 0 if failed is None else failed + 1
-    for kind, form in (("run-finished", FINISHED), ("gpu-in-use", USES_THE_GPU)):
-        for index in reversed(range(first, len(lines))):
-            line = lines[index].strip()
-            if kind == "run-finished" and CRASHED.search(line):
-                break
-            if form.search(line):
-                source = line_source(unread + index + 1)
-                yield Event(kind=kind, source=source, text=line[:SHOWN_CHARACTERS])
-                break
+    for index in reversed(range(first, len(lines))):
+        line = lines[index].strip()
+        if FINISHED.search(line):
+            source = line_source(unread + index + 1)
+            yield Event(kind="run-finished", source=source, text=line[:SHOWN_CHARACTERS])
+            return
 
 
 def _last_failure(lines: Sequence[str]) -> int | None:
-    """The index of the last line in which a program reports its failure. An installer's report that
-    a build failed counts only if the text does not show the build's own error."""
-    report: int | None = None
+    """The index of the last line in which a program reports its failure."""
     for index in reversed(range(len(lines))):
         line = lines[index].strip()
-        if NOTICE.search(line) or not any(form.search(line) for form in FAILURE_FORMS):
-            continue
-        if not REPORTS_A_BUILD.search(line):
+        if not NOTICE.search(line) and any(form.search(line) for form in FAILURE_FORMS):
             return index
-        report = index if report is None else report
-    return report
+    return None
 
 
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
@@ -164,29 +122,20 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
         values["needs"] = "yes"
     if mismatch and not mismatch["object"]:
         values["releases"] = "yes"
-    surroundings = "\n".join((*before, *lines[index : index + LINES_AFTER]))
     # What is missing or does not match is named, so it is no sign of a GPU stack that fails.
-    if missing or mismatch or (failure and _is_of_the_program(failure, surroundings)):
+    if missing or mismatch or (failure and _is_of_the_program(failure)):
         values["own"] = "yes"
     quote = (missing or line).strip()[:SHOWN_CHARACTERS]
     return Event(kind="program-failed", values=values, source=source, text=quote)
 
 
-def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
+def _is_of_the_program(failure: re.Match[str]) -> bool:
     """Whether a failure is the program's own: its class or its message has nothing to do with the
     GPU stack."""
-    # The exception's class names the package that raised it.
-    if ERROR_WITHOUT_GPU.search(surroundings):
-        return True
-    if GPU_STACK_WORD.search(failure.string) or REPORTS_A_BUILD.search(failure.string):
+    if GPU_STACK_WORD.search(failure.string):
         return False
-    if BUILD_WORD.search(surroundings):
-        return False
-    if ORDINARY_ERROR.search(failure["name"] or ""):
-        return True
     is_marked = failure["name"] or failure["marked"]
-    tells = len(failure["message"]) >= TELLING_LENGTH and not VAGUE.search(failure.string)
-    return bool(is_marked) and tells
+    return bool(is_marked and failure["message"]) and not VAGUE.search(failure.string)
 
 
 # --- the program that a text is about -------------------------------------------------------------
@@ -195,14 +144,9 @@ CHARACTERS_READ = 200_000
 """The failing program is looked for in this many characters at the end of the text."""
 # `.../site-packages/vllm/engine.py`.
 PACKAGE_IN_PATH = lazy(r"-packages[/\\](\w{2,40})")
-# `Failed building wheel for X`; `Collecting X`, then `Getting requirements to build ... error`; `pip
-# install X --no-build-isolation`. Each form has a group for the package's name.
 BUILT_PACKAGE = lazy(
-    r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
-    r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
-    r"|Collecting (?P<collected>[A-Za-z][\w.-]{1,40})[^\0]{0,400}?"
-    r"(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)[^\0]{0,80}?error"
-    r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
+    r"(?:Failed to (?:download and )?build:? `|(?:Failed b|B)uilding wheel for "
+    r"|Could not build wheels for |subprocess to build )([A-Za-z][\w.-]{1,40})"
 )
 """A package that was being compiled on this machine."""
 
@@ -226,7 +170,7 @@ def _marks(text: Text) -> Iterator[Mark]:
     """All marks of programs near the end of the text."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     for match in BUILT_PACKAGE.finditer(text.flat, first):
-        package = match[match.lastindex or 0]
+        package = match[1]
         program = of_package(package)
         # If torch itself is being built, no other program failed.
         if package.lower() != "torch":

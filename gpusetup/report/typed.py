@@ -121,21 +121,10 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
             yield Gpus((Gpu(name="the GPU", compute_capability=capability),), source, HINT)
 
 
-# `>>> False`, `Out [12]: False`, `"cuda:0"`.
-WORD = lazy(
-    r"(?:>>> ?|out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
-)
+# `>>> False`, `Out [12]: False`, `"True"`.
+WORD = lazy(r"(?:>>> ?|out ?\[\d{1,5}\]: ?)?[\W_]{0,4}(?P<word>true|false)[\W_]{0,4}")
 """A one-word answer, with the prompt or the quotes that a shell, a notebook or a mail put around
 it."""
-
-QUESTIONS_BY_ANSWER = {
-    "false": "torch.cuda.is_available()",
-    "cpu": "the device that a program chose",
-    "none": "torch.version.cuda",
-}
-"""An answer -> the call whose result it usually is. Each of these answers means that torch sees no
-GPU."""
-
 MAX_CHARACTERS = 40
 """Longer texts are not read as a one-word answer. The limit leaves room for a prompt and quotes."""
 
@@ -152,12 +141,10 @@ def bare_answer(text: Text) -> Facts:
     match = WORD.fullmatch(text.low.strip()) if len(text.low) <= MAX_CHARACTERS else None
     if match is None:
         return
-    answer, whole_text, source = match["word"], text.flat.strip(), text.source(0)
-    if question := QUESTIONS_BY_ANSWER.get(answer):
-        values = {"asked": "yes", "bare": whole_text.strip("'\"`>. "), "question": question}
-        yield Event(kind="cuda-unavailable", values=values, source=source, text=whole_text)
+    answer, source = match["word"].capitalize(), text.source(0)
+    if answer == "False":
+        values = {"asked": "yes", "bare": answer, "question": "torch.cuda.is_available()"}
+        yield Event(kind="cuda-unavailable", values=values, source=source, text=answer)
         return
-    # The answer is `true` or a CUDA device, so torch sees the GPU.
     yield Claim("torch.cuda_available", True, source, HINT)
-    values = {"bare": "True" if answer == "true" else answer}
-    yield Event(kind="bare-yes", values=values, source=source, text=whole_text)
+    yield Event(kind="bare-yes", values={"bare": answer}, source=source, text=answer)

@@ -184,10 +184,8 @@ def test_an_environment_without_torch_names_those_that_have_one(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "other/lib/python3.11/site-packages/torch-2.5.1+cpu.dist-info").mkdir(parents=True)
-    kernel = folder / ".local/share/jupyter/kernels/mine/kernel.json"
-    kernel.parent.mkdir(parents=True)
-    python = str(folder / "other/bin/python")
-    kernel.write_text(json.dumps({"argv": [python, "-m", "ipykernel"]}), encoding="utf-8")
+    (folder / ".conda").mkdir()
+    (folder / ".conda/environments.txt").write_text(f"{folder / 'other'}\n", encoding="utf-8")
     empty = folder / "empty"
     (empty / "bin").mkdir(parents=True)
     (empty / "lib/python3.11/site-packages").mkdir(parents=True)

@@ -20,7 +20,6 @@ from machines_named import machine_named
 from scripts_loaded import script
 
 from gpusetup.cli import main
-from gpusetup.diagnosis.explanations import record
 from gpusetup.model.frozen import replace
 from gpusetup.model.hidden_marks import HIDDEN
 from gpusetup.model.machine import Event
@@ -37,7 +36,6 @@ PyTorch version: 2.6.0+cu124 in /home/somebody/venv
 
 
 build_page = script("build_page")
-finding_pages = script("finding_pages")
 
 
 @pytest.fixture(autouse=True)
@@ -203,19 +201,6 @@ def test_the_archive_answers_alone(tmp_path: Path) -> None:
     )
     assert done.stdout.split() == ["1", "0", "1", "True", "0"], done.stderr
     assert build_page.archive([]) == archive, "the same sources make the same bytes"
-
-
-# --- one page a finding ---------------------------------------------------------------------------
-
-
-def test_every_finding_has_a_page_whose_title_is_its_message() -> None:
-    row = record("nvml-mismatch")
-    page = finding_pages.page(row)
-    assert "<title>Failed to initialize NVML: Driver/library version mismatch" in page
-    assert "sudo reboot" in page
-    index = finding_pages.index()
-    linked = set(re.findall(r'href="([a-z0-9-]+)\.html"', index))
-    assert linked - {"index"} == {row.id for row in finding_pages.shown()}
 
 
 # --- what it may do -------------------------------------------------------------------------------
