@@ -3,7 +3,6 @@ not."""
 
 from __future__ import annotations
 
-from datetime import date
 from functools import partial
 from typing import Literal
 
@@ -58,8 +57,6 @@ EXAMPLES = (
 )
 NIGHTLY = "nightly"
 """The word for `--torch` with which users ask for the builds of torch's main branch."""
-STALE_DAYS = 120
-"""An older catalog is outdated: torch has a release about every two months."""
 ON_APPLE = (
     "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
 )
@@ -126,20 +123,13 @@ def run(question: Question, out: Console) -> Reply:
     # and if packages are requested, because they get the newest torch that they accept.
     is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
-
-    def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
-        out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
-
-    is_asked = bool(wish.words) and not wish.offline
-    index = PersonIndex(machine, root, name_indexes) if is_asked else None
+    index = None
+    if wish.words and not wish.offline:
+        asked = f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)"
+        index = PersonIndex(machine, root, lambda _choice, _words: out.talk(asked))
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, host, machine, shown_root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
-    days = (date.today() - date.fromisoformat(catalog.as_of)).days
-    if days > STALE_DAYS:
-        notes.append(
-            f"the catalog is {days} days old ({catalog.as_of}): a newer gpusetup knows newer builds"
-        )
     notes += afterwards(decision.later, machine)
     if question.torch == NIGHTLY and choice.build:
         nightly = f"{shown_root}/nightly/{choice.build.backend}"

@@ -77,6 +77,7 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         # A folder of wheels lacks releases as a mirror does.
         is_mirror = task.root != INDEX_ROOT or job.settings.has_no_index
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
+        # `2.9.1` or `==2.9.1`, but not `>=2.5,<3`.
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
@@ -237,30 +238,32 @@ def wheels_for(
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
     """The wheels to download, and notes about them. A package without a wheel is left out, and a
     note says how to build it. Raises Unsatisfiable if there is no solution."""
+    # The packages without a wheel, each as the requirement that uv names.
     sources: dict[str, str] = {}
     while True:
         try:
-            wheels = _wheels_for(job, target, question)
+            wheels = _wheels_for(job, target, replace(question, without=tuple(sources)))
             break
         except Unsatisfiable as problem:
-            missing = {}
-            for word in names_without_wheel(problem.message, only_sources=True):
-                if name_of(word) not in question.names:
-                    missing[name_of(word)] = word
-            if not missing.keys() - sources.keys() or len(sources) > MOST_ROUNDS:
+            words = names_without_wheel(problem.message, only_sources=True)
+            found = {name_of(word): word for word in words if name_of(word) not in question.names}
+            # Leaving out the same packages again would get the same answer.
+            if not found.keys() - sources.keys() or len(sources) > MOST_ROUNDS:
                 raise
-            sources |= missing
-        question = replace(question, without=tuple(sources))
-    asked = {name_of(word): word for word in question.others}
-    notes = []
-    for name, word in sources.items():
-        uses_torch = companion_table().project(name) is not None
-        options = ("--no-build-isolation",) if uses_torch else ()
-        needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
-        install = ("uv", "pip", "install", "--python", target.python, *options)
-        line = own_line(*install, asked.get(name, word))
-        notes.append(f"built from source when you install: {name}: afterwards, run `{line}`{needs}")
-    return wheels, tuple(notes)
+            sources |= found
+    # A requirement as the user wrote it comes before the one that uv names.
+    sources |= {name_of(word): word for word in question.others if name_of(word) in sources}
+    return wheels, tuple(_how_to_build(name, word, target) for name, word in sources.items())
+
+
+def _how_to_build(name: str, requirement: str, target: Target) -> str:
+    """A note with the command that builds a package from source after torch was installed."""
+    # A package that uses torch needs the torch of its environment while it is built.
+    uses_torch = companion_table().project(name) is not None
+    options = ("--no-build-isolation",) if uses_torch else ()
+    needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
+    line = own_line("uv", "pip", "install", "--python", target.python, *options, requirement)
+    return f"built from source when you install: {name}: afterwards, run `{line}`{needs}"
 
 
 def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:

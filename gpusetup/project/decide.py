@@ -155,35 +155,28 @@ def notes_of(ask: Ask) -> Iterator[str]:
 
 def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catalog) -> Bounds:
     """The bounds on torch in a project's lines and in the names of its wheels."""
-    specifiers: list[str] = []
-    companions: list[tuple[str, str]] = []
-    backend, place = None, ""
-    for one in lines:
-        if one.name not in FAMILY:
-            continue
-        parts = one.versions.split(",")
-        label = next(filter(None, map(label_of, parts)), None)
-        # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
-        if label and (label in catalog.backends or maker_of(label)):
-            backend = backend or label
-        public = ",".join(part.partition("+")[0] for part in parts if part)
-        if one.name == "torch" and public:
-            specifiers.append(public)
-            # An exact pin is named as the reason before a range.
-            place = one.place if not place or "==" in public else place
-        elif public:
-            companions.append((one.name, public))
-            place = place or one.place
-    for wheel in later:
-        if wheel.torch:
-            specifiers.append(wheel.torch)
-            place = place or wheel.place
+    bounded = [one for one in lines if one.name in FAMILY and one.versions]
+    of_torch = [one for one in bounded if one.name == "torch"]
+    wheels = [wheel for wheel in later if wheel.torch]
+    specifiers = [*map(_without_label, of_torch), *(wheel.torch or "" for wheel in wheels)]
     torch = ",".join(dict.fromkeys(specifiers))
+    companions = [(one.name, _without_label(one)) for one in bounded if one.name != "torch"]
     if companions and not re.fullmatch(r"==[\d.]+", torch):
         # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
         pair = torch_beside(companions, torch or None, catalog)
         torch = ",".join(filter(None, (torch, pair)))
-    return Bounds(torch=torch, backend=backend, place=place)
+    labels = (label_of(part) for one in bounded for part in one.versions.split(","))
+    # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
+    backends = (one for one in labels if one and (one in catalog.backends or maker_of(one)))
+    # An exact pin is named as the reason before a range.
+    pins = [one for one in of_torch if "==" in one.versions]
+    places = (*(one.place for one in (*pins, *bounded)), *(wheel.place for wheel in wheels))
+    return Bounds(torch=torch, backend=next(backends, None), place=next(iter(places), ""))
+
+
+def _without_label(one: Requested) -> str:
+    """The versions of a requirement without local labels: `==2.6.0` of `==2.6.0+cu124`."""
+    return ",".join(part.partition("+")[0] for part in one.versions.split(","))
 
 
 def with_preferred(

@@ -203,7 +203,7 @@ class Change:
         new files belong.
         """
         flush(self.store)
-        self._list(layout, frozenset(coming.values()), after)
+        self._record_moves(layout, frozenset(coming.values()), after)
         job.talk("Installing ...")
         aside = self.aside
         for path, kept in aside.items():
@@ -218,7 +218,7 @@ class Change:
         flush(self.store)
         self.enter("verifying")
 
-    def _list(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
+    def _record_moves(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
         """Record in the journal which files will be moved aside or created when the distributions
         in `after` are replaced.
 
@@ -337,13 +337,14 @@ def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     A package's folder is renamed as a whole if nothing is in its place: torch has 15,000 files in
     1,100 folders, and to make and remove each folder takes longer than uv needs to unpack them.
     """
-    packages: dict[str, list[str]] = {}
+    files_of: dict[str, list[str]] = {}
     for source in coming:
         in_package = PACKAGE_FOLDER.match(source)
-        packages.setdefault(in_package[0] if in_package else "", []).append(source)
-    for folder, sources in packages.items():
-        # What is left of a place without the path below the folder is the place of the folder.
+        files_of.setdefault(in_package[0] if in_package else "", []).append(source)
+    for folder, sources in files_of.items():
+        # The folder's own place: the place of a file without the path below the folder.
         place = coming[sources[0]].removesuffix(sources[0][len(folder) :])
+        # Whether each file keeps its path below the folder.
         keeps_shape = all(coming[source] == place + source[len(folder) :] for source in sources)
         # An empty folder would be moved along, but never be removed again.
         has_empty = any(not (folders or files) for _, folders, files in os.walk(folder))
@@ -563,17 +564,20 @@ def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -
     removed too.
     """
     undo, installed = change.journal, distributions(layout)
-    updated = changed & {package.name for package in installed}
+    names = {package.name for package in installed}
+    updated = changed & names
+    # The companions that were installed later.
     came_since: set[str] = set()
     if "torch" in undo.after:
-        came_since = {package.name for package in installed} & {*FAMILY}
-        came_since -= undo.after.keys() | undo.beside.keys()
-    kept_at = (change.store / UNDO).stat().st_mtime
+        came_since = names & {*FAMILY} - undo.after.keys() - undo.beside.keys()
+    # The files of other packages that were updated or installed later stay.
     stays = _previous_files(change, updated)
+    kept_at = (change.store / UNDO).stat().st_mtime
     for package in installed:
         is_undone = package.name in undo.after or package.name in came_since
         if package.name in updated or (not is_undone and _is_newer(package, kept_at)):
             stays |= files_listed(package, layout)
+    # Only those count that the undo would otherwise touch.
     touched = change.made | change.aside.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
     removed_too = files_of_all(came_since, layout)[1] - stays - touched
