@@ -18,7 +18,6 @@ from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.presets import PRESETS, preset_text, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -32,14 +31,11 @@ EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
     'gpusetup tune train.yaml --gpu "RTX 4090"',
-    "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune train.yaml --batch-size --code train:build --max 64",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT, 2."""
-DEFAULT_FILE = "train.yaml"
-"""The config file name in the commands of a printed preset."""
 
 
 class Question(CommandQuestion):
@@ -51,14 +47,8 @@ class Question(CommandQuestion):
     python: str | None = PYTHON
 
     _the_config = HelpGroup("the config")
-    preset: str | None = option(
-        "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESETS),
-        metavar="NAME",
-        parse=spelled,
-        choices=tuple(PRESETS),
-    )
     target: str | None = option(
-        "write the tuned config, or the preset, to OUT", "-o", metavar="OUT", one_of="written"
+        "write the tuned config to OUT", "-o", metavar="OUT", one_of="written"
     )
     in_place: bool = switch(
         "change CONFIG itself, and keep a copy of the previous file", one_of="written"
@@ -90,7 +80,7 @@ def _check(question: Question) -> None:
     rules = (
         (
             not config and (writes or not measuring),
-            "there is nothing to tune: name a CONFIG, or start from a preset with `--preset NAME`",
+            "there is nothing to tune: name a CONFIG",
         ),
         (measuring and question.machine, "another machine cannot be measured: remove `--from`"),
         (measuring and question.gpu, "only this machine's GPU can be measured: remove `--gpu`"),
@@ -106,8 +96,6 @@ def _check(question: Question) -> None:
 
 def run(question: Question, out: Console) -> Reply:
     """Run the requested measurements. If the user named a config, then propose changes to it."""
-    if question.preset:
-        return _preset(question)
     _check(question)
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.case import Measured, facts_of, with_card
@@ -141,29 +129,6 @@ def run(question: Question, out: Console) -> Reply:
     code = 0 if is_answered and not answer.cannot_fit else Unsatisfiable.exit_code
     screen = partial(tune_screen, config=question.config)
     return Reply(answer, screen, INTERRUPTED if answer.interrupted else code)
-
-
-def _preset(question: Question) -> Reply:
-    """The reply with a preset, or with the file to which it was written
-    (`-o`). Raises UsageError for options that cannot be combined with `--preset`."""
-    from gpusetup.render.tune import preset_screen
-    from gpusetup.tune.config_file import write_keeping_previous
-
-    if question.config or question.in_place or question.measures or question.code:
-        raise UsageError(
-            "`--preset` only writes a new config: it reads, changes and measures none",
-            hint="write it with `-o FILE`, then: `gpusetup tune FILE --benchmark ...`",
-        )
-    target = question.target
-    if target and not target.lower().endswith((".yaml", ".yml")):
-        raise UsageError(
-            f"Presets are YAML, but {target} does not end in .yaml",
-            hint="name a file that ends in .yaml",
-        )
-    text = preset_text(PRESETS[question.preset or ""], target or DEFAULT_FILE)
-    previous_file = write_keeping_previous(target, text.encode()) if target else None
-    answer = TuneAnswer(preset=text, written=target)
-    return Reply(answer, partial(preset_screen, kept=previous_file))
 
 
 def _read(path: str) -> Config:

@@ -1,9 +1,8 @@
 """The screens of `tune`: the changes of a config with their reasons, the trials, the comparison
-table and the presets."""
+table."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
@@ -93,21 +92,6 @@ def _advice(answer: TuneAnswer) -> Iterator[str]:
     more = len(answer.recommendations) - MOST_ADVICE
     if more > 0:
         yield ScreenLine(f"  {more} more with `--json`, which also gives each in full", hang=4)
-
-
-def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
-    """The screen of `tune --preset`: the text of a preset, or where it was written.
-
-    `kept` is the path of a copy of the file that the preset replaced.
-    """
-    if answer.written is None:
-        return Screen(ScreenLine(line, whole=True) for line in answer.preset.splitlines())
-    written = [ScreenLine(f"Written to {answer.written}", hang=2)]
-    if kept is not None:
-        written.append(ScreenLine(f"The previous file is {kept}", hang=2))
-    tune_it = f"gpusetup tune {shlex.quote(answer.written)} --in-place"
-    next_step = ScreenLine(f"Next, fit it to this machine: `{tune_it}`", whole=True)
-    return Screen((*written, "", next_step))
 
 
 # --- measurements -------------------------------------------------------------------------------

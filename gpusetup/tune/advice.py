@@ -8,7 +8,7 @@ network, length or clipping is another experiment, which the user decides on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from gpusetup.configs.settings import (
@@ -30,7 +30,6 @@ from gpusetup.tune.case import (
     label,
     trainer_in,
 )
-from gpusetup.tune.presets import PRESETS, Preset
 
 NOMINAL_SHARE = 0.92
 """A card counts as having its nominal memory if it reports at least this share of it.
@@ -161,8 +160,34 @@ RECOMMENDER_ROWS = (
 """The multi-GPU guide's batch sizes for recommenders, for all GPUs together."""
 SMALLEST_IMAGE_CARD_GB = 8
 """The memory of a GTX 1080; the optimisation guide has no values for smaller cards."""
-IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-1080"))
-"""The minimum memory in GB with which a card belongs to the class of a preset's card."""
+
+
+class ImageNetwork(NamedTuple):
+    """The optimisation guide's network for image restoration on one card."""
+
+    least_gb: int
+    """The memory from which cards belong to the class of this card."""
+    card: str
+    batch: int
+    sizes: Mapping[str, str]
+    """Role of a key -> the guide's name and value for it."""
+
+
+def _network(least_gb: int, card: str, batch: int, *values: str) -> ImageNetwork:
+    names = ("base_channels", "num_blocks", "patch_size", "use_perceptual")
+    roles = ("channels", "blocks", "patch", "perceptual")
+    texts = (f"{name} {value}" for name, value in zip(names, values, strict=True))
+    return ImageNetwork(least_gb, card, batch, dict(zip(roles, texts, strict=True)))
+
+
+IMAGE_NETWORKS = (
+    _network(24, "RTX 4090 (24 GB)", 64, "128", "12", "256", "true"),
+    # For this card the guide gives only batch and width; the other values are those of the next
+    # smaller card.
+    _network(16, "RTX 4080 (16 GB)", 48, "96", "8", "192", "true"),
+    _network(12, "RTX 4070 (12 GB)", 32, "96", "8", "192", "true"),
+    _network(0, "GTX 1080 (8 GB)", 16, "64", "6", "128", "false"),
+)
 
 
 def measuring(case: ConfigCase) -> str:
@@ -181,12 +206,11 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
         _, most, cards = next(row for row in RECOMMENDER_ROWS if has_memory(memory, row[0]))
         least, guide, where = most, "multi-GPU guide", f"For recommenders on {cards},"
     elif training == "images":
-        preset = image_preset(memory)
-        most = int(preset.values["batch_size"])
+        network = image_network(memory)
+        most, guide = network.batch, "optimisation guide"
         # On cards smaller than the guide's smallest one, its batch size is only an upper limit.
         least = most if has_memory(memory, SMALLEST_IMAGE_CARD_GB) else 0
-        guide = preset.guide
-        where = f"For image networks on {card_beside(preset, case.facts.gpu, memory)},"
+        where = f"For image networks on {card_beside(network, case.facts.gpu, memory)},"
     elif training == "language" and not has_memory(memory, SMALL_CARD_GB):
         least, most, guide = 8, 16, "set-up guide"
         where = "For language models on cards with 4 GB,"
@@ -210,28 +234,22 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
     return GuideBatch(least, most, text, measure, of_all_gpus)
 
 
-def image_preset(memory_bytes: int) -> Preset:
-    """The optimisation guide's preset for a card with this much memory."""
-    return PRESETS[next(name for gb, name in IMAGE_CARDS if has_memory(memory_bytes, gb))]
+def image_network(memory_bytes: int) -> ImageNetwork:
+    """The optimisation guide's network for a card with this much memory."""
+    return next(one for one in IMAGE_NETWORKS if has_memory(memory_bytes, one.least_gb))
 
 
-def card_beside(preset: Preset, gpu: str | None, memory_bytes: int) -> str:
-    """The preset's card in words, and the size of the GPU if that is another card."""
-    if preset.name.replace("-", " ") in (gpu or "").lower():
-        return preset.card
+def card_beside(network: ImageNetwork, gpu: str | None, memory_bytes: int) -> str:
+    """The guide's card in words, and the size of the GPU if that is another card."""
+    name = network.card.partition(" (")[0]
+    article = "an" if name.startswith("RTX") else "a"
+    if name.lower() in (gpu or "").lower():
+        return f"{article} {network.card}"
     size = round(memory_bytes / GIB) or "less than 1"
-    return f"{preset.card}, the guide's nearest to your {size} GB card"
+    return f"{article} {network.card}, the guide's nearest to your {size} GB card"
 
 
 # --- what would be another experiment -------------------------------------------------------------
-
-IMAGE_SIZES = {
-    "channels": "base_channels",
-    "blocks": "num_blocks",
-    "patch": "patch_size",
-    "perceptual": "use_perceptual",
-}
-"""Role of a key -> the optimisation guide's name for it."""
 
 
 def network_size(case: ConfigCase) -> Iterator[Suggestion]:
@@ -239,23 +257,19 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
     memory = case.facts.memory_bytes
     if not memory or training_of(case) != "images":
         return
-    preset = image_preset(memory)
-    cards = card_beside(preset, case.facts.gpu, memory)
+    network = image_network(memory)
     comparisons = []
-    for role, guide_key in IMAGE_SIZES.items():
+    for role, guide_text in network.sizes.items():
         for setting in plain_values(case, role):
             current = unquoted(setting.text)[:LONGEST_SHOWN]
             # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
             if not current.startswith(("!", "$", "<", "&", "*")):
-                comparisons.append(
-                    f"{name_of(setting.path)} {preset.values.get(guide_key)} "
-                    f"(yours: {current}, line {setting.line})"
-                )
+                comparisons.append(f"{guide_text} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
-            f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. Each of these "
-            "is another experiment, so gpusetup never writes them. `gpusetup tune --preset "
-            f"{preset.name}` shows the whole config"
+            f"On {card_beside(network, case.facts.gpu, memory)}, the optimisation guide starts "
+            f"with {', '.join(comparisons)}. Each of these is another experiment, so gpusetup "
+            "never writes them"
         )
 
 

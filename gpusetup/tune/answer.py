@@ -66,7 +66,5 @@ class TuneAnswer(Frozen):
     """Why no change made the training faster, or what to measure next."""
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
-    preset: str = ""
-    """The text of a preset, which is a config to start from."""
     written: str | None = None
     interrupted: bool = False

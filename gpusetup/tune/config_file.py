@@ -55,13 +55,16 @@ def with_proposal(
     answer: TuneAnswer, config: Config, proposal: Proposal, *, source: str, target: str | None
 ) -> TuneAnswer:
     """The answer with the proposed changes of the config at `source`, which are written to `target`
-    if there is one."""
+    if there is one; a file that is there is copied first."""
     tuned = edited(config, proposal.edits)
     written = None
     if target and named_file.is_there(target) and Path(target).samefile(source):
         target = source if config.raw != tuned.raw else None
     if target:
-        write_keeping_previous(target, tuned.raw)
+        if named_file.is_there(target):
+            with blocked_by_files(f"Cannot keep the previous {target}"):
+                shutil.copy(target, target + SUFFIX)
+        write_bytes(target, tuned.raw)
         written = target
     return replace(
         answer,
@@ -70,17 +73,3 @@ def with_proposal(
         recommendations=proposal.words,
         written=written,
     )
-
-
-def write_keeping_previous(target: str, raw: bytes) -> str | None:
-    """Write a file; if one with other content exists, save a copy first and return its path,
-    otherwise None."""
-    previous = None
-    if named_file.is_there(target):
-        if read_bytes(target) == raw:
-            return None
-        previous = target + SUFFIX
-        with blocked_by_files(f"Cannot keep the previous {target}"):
-            shutil.copy(target, previous)
-    write_bytes(target, raw)
-    return previous

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from tuned_configs import Tuner
 
-from gpusetup.configs.config import read_config
-
 LSTM = (
     "model_type: lstm\nhidden_size: 128\nbatch_size: {batch}\namp: false\nnum_workers: 0\n"
     "pin_memory: false\ngradient_accumulation_steps: {steps}\n"
@@ -69,56 +67,6 @@ def test_a_card_below_5_gb_gets_128_or_less_with_accumulation(
     """001-4: below 5 GB up to 128; a batch of 512 is told to become 128 with accumulation."""
     tuned = tuner.tune(LSTM.format(batch=batch, steps=steps), "rtx3050-laptop")
     assert tuned.sentence_with(advice)
-
-
-PRESETS = {
-    "top": {
-        "model_type": "transformer", "epochs": "100", "batch_size": "512", "hidden_size": "256",
-        "amp": "true", "num_workers": "4", "gradient_accumulation_steps": "1",
-    },
-    "balanced": {
-        "model_type": "lstm", "epochs": "50", "batch_size": "256", "hidden_size": "128",
-        "amp": "true", "num_workers": "2", "gradient_accumulation_steps": "1",
-    },
-    "saving": {
-        "model_type": "lstm", "epochs": "50", "batch_size": "128", "hidden_size": "64",
-        "amp": "true", "gradient_accumulation_steps": "2",
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "settings"), PRESETS.items())
-def test_a_preset_is_a_config_to_start_from(
-    name: str, settings: dict[str, str], tmp_path: Path, tuner: Tuner
-) -> None:
-    """001-8: top, balanced and saving are written as configs to start from."""
-    file = tmp_path / "my config.yaml"
-    printed = tuner.printed("--preset", name, "-o", str(file))
-    assert printed.splitlines()[-1].startswith("Next, fit it to this machine: `gpusetup tune '")
-    config = read_config(file.read_bytes(), file.name)
-    values = {str(one.path[-1]): one.text for one in config.settings if one.kind == "scalar"}
-    assert settings.items() <= values.items()
-    assert " guide" in config.text
-    comments = "\n".join(line for line in config.text.splitlines() if line.startswith("#"))
-    assert "--benchmark --code" in comments
-    assert "torch.cuda.amp is deprecated" in config.text
-
-
-def test_a_preset_becomes_the_machines_by_tune(tuner: Tuner) -> None:
-    """001-8: what tune writes to start from, tune reads."""
-    for name in ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx-1080"):
-        text = tuner.printed("--preset", name)
-        tuned = tuner.tune(text, "healthy")
-        assert set(tuned.changes) == {"num_workers"}, name
-
-
-def test_a_preset_keeps_the_file_that_it_replaces(tmp_path: Path, tuner: Tuner) -> None:
-    """001-8: somebody's own config is not lost."""
-    file = tmp_path / "train.yaml"
-    file.write_text("mine: true\n", encoding="utf-8")
-    tuner.printed("--preset", "top", "-o", str(file))
-    kept = tmp_path / "train.yaml.gpusetup-previous"
-    assert (kept.read_text(), "batch_size: 512" in file.read_text()) == ("mine: true\n", True)
 
 
 TABLE = """\

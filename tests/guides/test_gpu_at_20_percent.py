@@ -111,28 +111,6 @@ def test_clipping_that_is_off_is_named(setting: str, is_named: bool, tuner: Tune
     assert key not in tuned.changes
 
 
-IMAGE_PRESETS = {
-    "RTX 4090": ("64", "128", "12", "256", "true", "12"),
-    "rtx_4080": ("48", "96", "8", "192", "true", "8"),
-    "rtx-4070": ("32", "96", "8", "192", "true", "8"),
-    "GTX 1080": ("16", "64", "6", "128", "false", "6"),
-}
-
-
-@pytest.mark.parametrize(("name", "values"), IMAGE_PRESETS.items())
-def test_the_guides_files_for_cards_are_presets(
-    name: str, values: tuple[str, ...], tuner: Tuner
-) -> None:
-    """003-21: files for an RTX 4090, 4080, 4070 and a GTX 1080, named as people write them."""
-    text = tuner.printed("--preset", name)
-    settings = dict(
-        line.partition("  #")[0].split(": ") for line in text.splitlines() if line[:1].isalpha()
-    )
-    keys = ("batch_size", "base_channels", "num_blocks", "patch_size", "use_perceptual",
-            "num_workers")  # fmt: skip
-    assert tuple(settings[key].strip() for key in keys) == values
-
-
 DEPRECATED = (
     "FutureWarning: The module torch.distributed.launch is deprecated\n"
     "and will be removed in future. Use torchrun.\n"

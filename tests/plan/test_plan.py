@@ -228,12 +228,6 @@ def test_close_names_the_reason_that_holds(
 # --- what a newcomer asks -------------------------------------------------------------------------
 
 
-def test_weights_in_a_name_are_the_format_of_the_base(planned: Any) -> None:
-    whole = planned("--model", "qwen3-8b", "--lora", "8", "--context", "512", "--gpu", "H200")
-    small = planned("--model", "Qwen3-8B-AWQ", "--lora", "8", "--context", "512", "--gpu", "H200")
-    assert small["memory_gib"]["states"] < 0.6 * whole["memory_gib"]["states"]
-
-
 def test_a_method_counts_what_it_holds_beside_the_policy(planned: Any) -> None:
     words = ("--model", "qwen2.5-1.5b", "--context", "1024", "--batch", "2", "--gpu", "H200")
     by_method = {

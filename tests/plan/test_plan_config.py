@@ -78,12 +78,6 @@ def test_a_config_is_completed_by_options(
     assert said in output.out + output.err
 
 
-def test_what_is_said_comes_before_the_file(planned: Any) -> None:
-    more = ("--context", "512", "--batch", "1", "--model", "gpt2", "--gpu", "L4")
-    found = planned(TRL, *more)
-    assert (found["model"], found["context"], found["batch"]) == ("gpt2", 512, 1)
-
-
 # --- 32-bit masters -------------------------------------------------------------------------------
 
 SFT_7B = """model_name_or_path: Qwen/Qwen2.5-7B

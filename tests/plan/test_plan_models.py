@@ -83,13 +83,6 @@ def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> Non
         assert size and shape.parameters == size[0]
 
 
-def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) -> None:
-    answer = planned("--model", "some-lab/Thing-9B", "--lora", "16", "--gpu", "H200")
-    assert answer["fits"] and answer["confidence"] == "close"
-    assert answer["parameters"] == 9_000_000_000
-    assert "the shape of Thing-9B (the usual one of its size" in answer["uncounted"][0]
-
-
 @each(
     "words, said",
     [

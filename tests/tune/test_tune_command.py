@@ -77,20 +77,6 @@ def test_in_place_writes_and_keeps_the_previous_file(
     assert len(list(config.parent.iterdir())) == 2
 
 
-def test_o_writes_another_file_and_a_link_stays_a_link(
-    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    real = tmp_path / "real.yaml"
-    link = tmp_path / "link.yaml"
-    real.write_bytes(b"")
-    link.symlink_to(real)
-    code, _, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "-o", "link.yaml")
-    assert code == 0
-    assert link.is_symlink()
-    assert b"num_workers: 5" in real.read_bytes()
-    assert config.read_bytes() == GUIDE
-
-
 REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
@@ -166,14 +152,6 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
     assert "workers" not in out and "nothing to change" not in out
     assert "its weights alone take 15.3 GiB" in out.replace("\n", " ")
-
-
-def test_a_jetson_is_judged_by_the_memory_of_its_machine(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config.write_text("base_model: Qwen/Qwen3-32B\nsequence_len: 2048\nmicro_batch_size: 2\n")
-    code, out, _ = ran(capsys, "train.yaml", "--from", "jetson-orin")
-    assert code == 1 and "does not fit on this card" in out and "61.0" in out.replace("\n", " ")
 
 
 def test_a_named_card_takes_the_place_of_the_machines(

@@ -189,13 +189,6 @@ def test_a_batch_that_would_take_more_along_stays_with_its_reason(line: str, sai
     assert any(said in word for word in proposal.words), proposal.words
 
 
-def test_loaders_of_other_than_training_are_left_alone() -> None:
-    text = f"{SPLIT}num_workers: 8\nval_ds:\n  batch_size: 64\n  num_workers: 0\n  pin_memory: no\n"
-    after = values(tuned(text, card(4), batch_size=16)[0])
-    assert after[("batch_size",)] == "16" and after[("val_ds", "batch_size")] == "64"
-    assert (after[("val_ds", "num_workers")], after[("val_ds", "pin_memory")]) == ("0", "no")
-
-
 @each(
     "text, reason",
     [

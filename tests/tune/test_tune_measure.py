@@ -108,14 +108,6 @@ def test_each_trial_ends_alone_and_no_child_stays(child: Bench, tmp_path: Path) 
     assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
-def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:
-    drawn = mine("drawn", timed=False)
-    plain = child.trial(16, **drawn).loss
-    assert plain == child.trial(16, **drawn).loss
-    mixed = child.trial(16, **drawn, amp="bf16").loss
-    assert mixed != plain and mixed == pytest.approx(plain, rel=0.05)
-
-
 def test_code_that_hangs_is_ended(child: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "STARTING_SECONDS", 3.0)
     said = child.trial(4, **mine("hangs", seconds=1.0))

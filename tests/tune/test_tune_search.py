@@ -12,8 +12,6 @@ import random
 import statistics
 from collections.abc import Callable
 
-import pytest
-from each_row import each
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -129,40 +127,29 @@ def test_only_a_size_that_ran_is_answered_and_none_is_tried_twice(
     assert found is None or found in [one.batch for one in trials if one.status == "ok"]
 
 
-@pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
-@pytest.mark.parametrize("fails_from", [20, 500])
-def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detail: str) -> None:
+def test_an_error_above_a_size_that_ran_bounds_the_search() -> None:
     goal = Goal(limit_bytes=100 * GIB)
 
     def probe(batch: int) -> Trial:
-        if batch >= fails_from:
-            return Trial(batch=batch, status="error", detail=detail)
+        if batch >= 500:
+            return Trial(batch=batch, status="error", detail="no answer in 300 s")
         return straight(GIB, GIB // 16, 200 * GIB, batch)
 
     trials = search(probe, goal)
     found = largest_that_ran(trials, goal)
-    assert found is not None and 0.95 * (fails_from - 1) <= found < fails_from
-    assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
+    assert found is not None and 475 <= found < 500
+    assert len(trials) <= 14 and "no answer in 300 s" in (stopped(trials, goal) or "")
 
 
 SPEEDS = {2: 100.0, 4: 200.0, 16: 600.0, 32: 960.0, **dict.fromkeys((64, 128, 256, 512), 1e3)}
 SPEEDS[8] = 150.0  # something disturbed it
 
 
-@each(
-    "start, largest, tried, found",
-    [
-        (2, None, [2, 4, 8, 16, 32, 64, 128], 32),  # more would bring nothing
-        (2, 64, [2, 4, 8, 16, 32, 64], 32),
-        (128, None, [128, 256, 512], 128),
-    ],
-)
-def test_the_way_to_the_fastest_ends_at_the_knee_however_much_memory_there_is(
-    start: int, largest: int | None, tried: list[int], found: int
-) -> None:
-    goal, trials = Goal(limit_bytes=80 * GIB, start=start, largest=largest), list[Trial]()
+def test_the_way_to_the_fastest_ends_at_the_knee_however_much_memory_there_is() -> None:
+    goal, trials = Goal(limit_bytes=80 * GIB, start=2), list[Trial]()
     while (batch := next_for_speed(trials, goal)) is not None:
         ran = straight(GIB, 1 << 10, 80 * GIB, batch)
         trials.append(replace(ran, samples_per_second=SPEEDS[batch]))
-    assert [trial.batch for trial in trials] == tried
-    assert fastest(trials, goal) == found
+    # More would bring nothing.
+    assert [trial.batch for trial in trials] == [2, 4, 8, 16, 32, 64, 128]
+    assert fastest(trials, goal) == 32
