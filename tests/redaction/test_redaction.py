@@ -245,3 +245,9 @@ def test_secrets_planted_in_every_text_of_a_machine_are_gone(
 )
 def test_our_own_words_and_names_of_packages_stay(text: str) -> None:
     assert redact_document({"hint": text}) == {"hint": text}
+
+
+@each("login", ("me:sesame", "me:ses/ame", "me:12345/sesame", "me:12?sesame", "me:ses@ame"))
+def test_a_password_in_a_url_is_in_no_error(login: str) -> None:
+    shown = redact_document({"hint": f"cannot read http://{login}@mirror.example/whl, try again"})
+    assert shown == {"hint": "cannot read http://mirror.example/whl, try again"}
