@@ -157,8 +157,8 @@ def is_public(host: str) -> bool:
 
 # --- addresses ------------------------------------------------------------------------------------
 
-_IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
-"""Four numbers that are not part of a longer version. A network size and a port may follow."""
+_IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d|-[a-z])(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
+"""Four numbers that are not part of a longer version (`6.6.87.2-microsoft`). A network size and a port may follow."""
 _VERSION_BEFORE = (
     # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
     r"(?i)(?:[=~<>!]=\s*v?"
