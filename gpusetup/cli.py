@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import Blocked, GpuSetupError, own_fault
-from gpusetup.render.console import Console
+from gpusetup.render.console import Console, print_in_any_encoding
 from gpusetup.render.screen import set_program
 from gpusetup.system.signals import endings_as_interrupt
 from gpusetup.verify import streams
@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, as the reference page contract.md defines it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     streams.complete()
+    print_in_any_encoding()
     if arguments is None:
         set_program(words)
     color = "--no-color" not in words and not os.environ.get("NO_COLOR")

@@ -69,24 +69,13 @@ def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def encoding_of(raw: bytes) -> str:
-    """Detect the encoding of a text by its byte order mark or its zero bytes; otherwise UTF-8.
+    """The encoding of a text according to its byte order mark; UTF-8 if it has none.
 
-    PowerShell's `>` writes UTF-16 with a mark, and some editors put a mark before UTF-8. In UTF-16
-    without a mark, every second byte of a Latin text is zero.
+    PowerShell's `>` writes UTF-16 with a mark, and some editors put a mark before UTF-8.
     """
     for mark, encoding in MARKS:
         if raw.startswith(mark):
             return encoding
-    sample = raw[:SAMPLE]
-    half = len(sample) // 2
-    zeros_first = sample[0::2].count(0)
-    zeros_second = sample[1::2].count(0)
-    # A mostly Latin text may contain some letters from other scripts.
-    many, few = half * 0.6, half * 0.1
-    if zeros_second > many and zeros_first < few:
-        return "utf-16-le"
-    if zeros_first > many and zeros_second < few:
-        return "utf-16-be"
     return "utf-8"
 
 
@@ -113,21 +102,6 @@ def is_folder(path: str | Path) -> bool:
     """Whether a path is a folder; False for a name that the system does not allow."""
     # Path.is_dir would raise an error for a name that is too long.
     return os.path.isdir(path)  # noqa: PTH112
-
-
-def is_endless(file: BinaryIO) -> bool:
-    """Whether an open file is a device whose data may never end. A terminal and the null device are
-    not."""
-    status = os.fstat(file.fileno())
-    is_device = stat.S_ISCHR(status.st_mode) and not file.isatty() and not _is_null(status)
-    return is_device or stat.S_ISBLK(status.st_mode)
-
-
-def _is_null(status: os.stat_result) -> bool:
-    """Whether an open file is the null device (`/dev/null`)."""
-    if not stat.S_ISCHR(status.st_mode) or not is_there(os.devnull):
-        return False
-    return status.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
 
 
 def at_once(path: str, flags: int) -> int:

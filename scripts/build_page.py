@@ -105,23 +105,22 @@ def wheel_command(row: Mapping[str, Any], python: str, platform: str) -> tuple[s
 def build(out: Path, cache: Path) -> Path:
     """The page in `out`, which is made again, whole or not at all."""
     _refuse_others(out)
-    pages = finding_pages()
     asked = needs()
     _told(
-        "2 of 3: Python for WebAssembly and its wheels, from npm and PyPI once, then from the cache"
+        "1 of 2: Python for WebAssembly and its wheels, from npm and PyPI once, then from the cache"
     )
     python = [(row, fetched(row, npm_command(row), cache)) for row in asked["npm"]]
     wheels = [
         fetched(row, wheel_command(row, asked["python"], asked["platform"]), cache)
         for row in asked["wheels"]
     ]
-    _told("3 of 3: packing")
+    _told("2 of 2: packing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as beside:
         made = Path(beside) / "page"
         for row, tarball in python:
             unpack_python(tarball, row["takes"], made / "python")
-        fill(made, wheels, pages)
+        fill(made, wheels)
         put(made, out, Path(beside) / "former")
     return out
 
@@ -130,14 +129,12 @@ def _told(step: str) -> None:
     print(step, file=sys.stderr, flush=True)
 
 
-def fill(made: Path, wheels: list[Path], pages: Mapping[str, str]) -> None:
+def fill(made: Path, wheels: list[Path]) -> None:
     """Everything but Python in a folder that nobody reads yet."""
-    (made / "findings").mkdir(parents=True, exist_ok=True)
+    made.mkdir(parents=True, exist_ok=True)
     (made / "gpusetup.zip").write_bytes(archive(wheels))
     for name in STATIC:
         shutil.copyfile(WEB / name, made / name)
-    for place, text in pages.items():
-        (made / place).write_text(text, encoding="utf-8")
     (made / "offline.js").write_text(service_worker(made), encoding="utf-8")
 
 
@@ -146,18 +143,6 @@ def put(made: Path, out: Path, former: Path) -> None:
     if out.exists():
         out.rename(former)
     made.rename(out)
-
-
-def finding_pages() -> dict[str, str]:
-    """One page a finding, and their index: place -> text."""
-    try:
-        from finding_pages import pages
-    except ModuleNotFoundError as problem:
-        raise NotBuilt(
-            f"{problem.name} is not installed: `{sys.executable} -m pip install {ROOT}` first"
-        ) from problem
-    _told("1 of 3: the pages of the findings")
-    return dict(pages())
 
 
 def _refuse_others(out: Path) -> None:

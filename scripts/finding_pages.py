@@ -1,5 +1,4 @@
-"""A page for each finding, and their index by message: HTML for the page in the browser, Markdown
-for the site.
+"""A page for each finding, and their index by what people see, in Markdown for the site.
 
 The words are the record's. The commands are doctor's, for a text with one of the finding's messages
 and the output of its check.
@@ -9,13 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
-
-from finding_page_texts import CHECKS, COMMANDS, WORDS
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes import containers, extensions, parallel
@@ -52,7 +48,7 @@ SEEN = {
 BUILDS = "A package does not compile"
 DISTRIBUTED = "Several GPUs"
 WITHOUT_COMMANDS = (
-    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-not-mapped",
+    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-missing",
     "nccl-shm-error",
 )  # fmt: skip
 """Doctor's commands for them depend on which message was printed, so they are not a page's."""
@@ -148,17 +144,49 @@ class Block(NamedTuple):
 
 
 def blocks(record: Cause) -> list[Block]:
-    """The whole page, from its title to the next step."""
+    """The whole page, from its title to the commands."""
+    title = title_of(record)
+    # Without a message, the name is the title already.
+    name = "" if title == record.name else f"{record.name}. "
+    meaning = f"{name}{record.means}".strip()
+    head = [Block("h1", title), *([Block("p", meaning)] if meaning else ())]
+    check = []
+    if record.check:
+        check = [Block("sh", record.check.command), Block("p", "prints")]
+        check.append(Block("text", record.check.prints))
+    elif look := [line.replace("{{", "{").replace("}}", "}") for line in typed(record.look)]:
+        check = [Block("sh", "\n".join(look))]
+    text, commands = record.text.rstrip(" :."), "\n".join(commands_of(record))
+    fix = [
+        *([Block("h2", FIX_IT)] if text or commands else ()),
+        *([Block("p", f"{text}.")] if text else ()),
+        *([Block("sh", commands)] if commands else ()),
+    ]
+    words = sum(len(block.text.split()) for block in (*head, *check, *fix))
+    words += len((OTHER_MESSAGES + CHECK_IT).split())
+    others = []
+    for line in headings_of(record.id)[1:]:
+        words += len(line.split())
+        if words > MOST_WORDS:
+            break
+        others.append(line)
+    if others:
+        check = [Block("p", OTHER_MESSAGES), Block("text", "\n".join(others)), *check]
+    return [*head, *([Block("h2", CHECK_IT), *check] if check else ()), *fix]
+
+
+def typed(commands: Iterable[str]) -> list[str]:
+    """A record's commands that need no value of a message."""
+    return [line for line in commands if not re.search(r"(?<!\{)\{\w", line)]
+
+
+def commands_of(record: Cause) -> list[str]:
+    """Doctor's commands for an example, without what is the example machine's own; the record's if
+    no example has any."""
     found = None if record.id in WITHOUT_COMMANDS else example_of(record)
-    fix = found.fix if found else None
-    # Where a text does not show what a change needs, doctor's words ask for that first.
-    is_complete = fix is not None and not any(need.state != "read" for need in fix.needs)
-    text = fix.text if fix and is_complete else record.text
-    lines = [str(line) for line in command_lines(fix)]
+    lines = [str(line) for line in command_lines(found.fix if found else None)]
     if not lines and not callable(record.commands):
-        # No text shows this finding with commands, but they are the same on every machine.
-        lines = [line for line in record.commands if "{" not in line]
-    lines.sort(key=ENDS_THE_SHELL.__contains__)
+        lines = typed(record.commands)
     if any(line.startswith("gpusetup install") for line in lines):
         # Which build fits is known on the machine only: no version of the example's.
         lines = [line for line in lines if "torch==" not in line]
@@ -166,35 +194,9 @@ def blocks(record: Cause) -> list[Block]:
             re.sub("gpusetup install (?!--venv).*", "gpusetup install", line) for line in lines
         ]
         lines.append("gpusetup resolve    # prints the same for pip, uv and conda")
-        text = record.text or record.name
-    commands = COMMANDS.get(record.id) or "\n".join(dict.fromkeys(lines))
     for example, anywhere in OF_ONE_MACHINE:
-        commands = re.sub(example, anywhere, commands)
-    text = WORDS.get(record.id, text).rstrip(" :.")
-    check = [Block("h2", CHECK_IT)]
-    if how := record.check or CHECKS.get(record.id):
-        check += [Block("sh", how.command), Block("p", "prints"), Block("text", how.prints)]
-    rest = [
-        *([Block("h2", FIX_IT)] if text or commands else ()),
-        *([Block("p", f"{text}.")] if text else ()),
-        *([Block("sh", commands)] if commands else ()),
-    ]
-    title = title_of(record)
-    # Without a message, the name is the title already.
-    name = "" if title == record.name else f"{record.name}. "
-    meaning = f"{name}{record.means}".strip()
-    head = [Block("h1", title), *([Block("p", meaning)] if meaning else ())]
-    words = sum(len(block.text.split()) for block in (*head, *check, *rest))
-    words += len(OTHER_MESSAGES.split())
-    messages = []
-    for line in headings_of(record.id)[1:]:
-        longer = words + len(line.split())
-        if longer <= MOST_WORDS:
-            words = longer
-            messages.append(line)
-    if messages:
-        check[1:1] = [Block("p", OTHER_MESSAGES), Block("text", "\n".join(messages))]
-    return [*head, *(check if len(check) > 1 else ()), *rest]
+        lines = [re.sub(example, anywhere, line) for line in lines]
+    return sorted(dict.fromkeys(lines), key=ENDS_THE_SHELL.__contains__)
 
 
 def example_of(record: Cause) -> Finding | None:
@@ -239,7 +241,7 @@ def markdown(record: Cause) -> str:
             is_message = text in headings_of(record.id)
             parts.append(f"{'#' * int(kind[1])} {code_span(text) if is_message else text}")
         elif kind == "p":
-            parts.append(_linked(text, "[{0}]({0}.md)", "&lt;"))
+            parts.append(_linked(text))
         else:
             # The fence is longer than any run of backticks in it.
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
@@ -258,101 +260,14 @@ def code_span(message: str) -> str:
     return f"`` {line} ``" if "`" in line else f"`{line}`"
 
 
-def _linked(text: str, link: str, less: str = "<") -> str:
-    """The text with links for the ids of findings, and `less` for `<`, outside its code."""
+def _linked(text: str) -> str:
+    """The text with links for the ids of findings, and `&lt;` for `<`, outside its code."""
     parts = re.split(r"(`[^`]*`)", text)
     pages = {record.id for record in shown()}
     for place, part in enumerate(parts):
         if not part.startswith("`"):
             parts[place] = ID.sub(
-                lambda match: link.format(match[0]) if match[0] in pages else match[0],
-                part.replace("<", less),
+                lambda match: f"[{match[0]}]({match[0]}.md)" if match[0] in pages else match[0],
+                part.replace("<", "&lt;"),
             )
     return "".join(parts)
-
-
-# --- HTML, for the page in the browser ------------------------------------------------------------
-
-FRAME = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'self'; \
-img-src data:; base-uri 'none'; form-action 'none'">
-<meta name="color-scheme" content="light dark">
-<meta name="description" content="{about}">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="../page.css">
-</head>
-<body class="article">
-<nav aria-label="Pages"><a href="../index.html">gpusetup</a> · <a href="index.html">All messages\
-</a></nav>
-<main>
-{body}</main>
-<footer><p>From gpusetup's records; catalog of {as_of}.</p></footer>
-</body>
-</html>
-"""
-ABOUT = "What error messages of CUDA, PyTorch, docker and the NVIDIA driver mean, and what to type"
-HINT = """<p class="hint"><a href="../index.html#report">Paste what your machine printed</a>.</p>
-"""
-LONGEST_TITLE = 110
-"""Of the browser's tab; the page's own heading has the whole message."""
-LONGEST_DESCRIPTION = 300
-
-
-def pages() -> Iterator[tuple[str, str]]:
-    """Every page with its place below the built folder."""
-    yield "findings/index.html", index()
-    for record in shown():
-        yield f"findings/{record.id}.html", page(record)
-
-
-def page(record: Cause) -> str:
-    """The page of one finding."""
-    first, *others = (_in_html(block) for block in blocks(record))
-    id_line = f'<p>Finding: <span class="id">{record.id}</span></p>\n'
-    title = title_of(record)
-    if len(title) > LONGEST_TITLE:
-        title = f"{title[:LONGEST_TITLE].rsplit(' ', 1)[0]} …"
-    body = "".join((first, id_line, *others, HINT))
-    return _frame(f"{title}: cause and fix", f"{record.name}. {record.means}", body)
-
-
-def _in_html(block: Block) -> str:
-    kind, text = block
-    if kind in ("h1", "h2"):
-        return f"<{kind}>{escape(text)}</{kind}>\n"
-    if kind in ("sh", "text"):
-        return f'<pre tabindex="0">{escape(text)}</pre>\n'
-    linked = _linked(escape(text, quote=False), '<a class="id" href="{0}.html">{0}</a>')
-    coded = re.sub("`([^`]*)`", r"<code>\1</code>", linked)
-    return f"<p>{coded}</p>\n"
-
-
-def index() -> str:
-    """The messages by where they come from, each with the id of its finding."""
-    title = "Error messages of CUDA, PyTorch and the NVIDIA driver"
-    body = f'<h1>{title}</h1>\n<p>{ABOUT}. <a href="../index.html">Paste your own</a>.</p>\n'
-    for group in GROUPS:
-        rows = set()
-        for record in shown():
-            if group_of(record) == group:
-                rows |= {
-                    f'<li><a href="{record.id}.html">{escape(name)}</a> '
-                    f'<span class="source id">{record.id}</span></li>\n'
-                    for name in headings_of(record.id) or (record.name,)
-                }
-        body += f'<h2>{group}</h2>\n<ul class="plain">\n{"".join(sorted(rows))}</ul>\n'
-    return _frame(title, ABOUT, body)
-
-
-def _frame(title: str, about: str, body: str) -> str:
-    return FRAME.format(
-        title=escape(title),
-        about=escape(about[:LONGEST_DESCRIPTION]),
-        as_of=load_catalog().as_of,
-        body=body,
-    )

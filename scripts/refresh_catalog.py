@@ -8,11 +8,11 @@
 Everything it needs is in the repository and on the public index: the base is the catalog itself.
 Builds that the index has and the catalog lacks are added with the kernels of the newest release
 of the same backend (for a new backend: of the nearest CUDA), marked `inferred` until somebody
-reads the wheel. What the METADATA of the newest torchvision and torchaudio declares is read there
-too (`refresh_companions.py`). An index that cannot be reached ends it.
+reads the wheel. An index that cannot be reached ends it.
 
 By hand, one row each: a release (`releases`), what the default package index has for a platform
-(`default_wheels`), a CUDA release (`toolkits`, `branches`, `compilers`), a GPU (`gpus`). Then
+(`default_wheels`), a torchvision or torchaudio (`companions`), a CUDA release (`toolkits`,
+`branches`, `compilers`), a GPU (`gpus`). Then
 `pytest --accept tests/catalog/test_catalog.py` shows which answers changed, in `tests/golden.json`.
 """
 
@@ -22,23 +22,23 @@ import argparse
 import datetime
 import difflib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urljoin
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import requests
 from index_builds import new_builds
-from refresh_companions import wheels_on, with_companions
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.file import read_catalog
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import Capability, parsed
 
-RECENT = 3
-"""Of how many of the newest releases the companions are asked for."""
 CATALOG = Path(__file__).resolve().parent.parent / "gpusetup" / "data" / "catalog.json"
 
 
@@ -102,22 +102,20 @@ def _platform(platform: dict[str, Any]) -> str:
 def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     """The document with the builds that the live index has and the catalog lacks."""
     catalog = read_catalog(written(document).encode())
-    recent = {row.torch for row in catalog.releases[-RECENT:]}
-    new = builds_on(root, catalog)
-    for build in new:
+    for build in builds_on(root, catalog):
         add(document, build)
         document["as_of"] = datetime.date.today().isoformat()
-    both = (*catalog.builds, *new)
-    backends = sorted({b.backend for b in both if b.torch in recent and b.channel == "pytorch"})
-    if with_companions(document, root, backends):
-        document["companions"]["as_of"] = datetime.date.today().isoformat()
     return document
 
 
 def builds_on(root: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
     """The builds on the page of all wheels that the catalog lacks."""
-    wheels = wheels_on(f"{root.rstrip('/')}/torch/")
-    return new_builds(((one.filename, one.url.split("/")[-2]) for one in wheels), catalog)
+    page = requests.get(f"{root.rstrip('/')}/torch/", timeout=20)
+    page.raise_for_status()
+    links = re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+\.whl)', page.text)
+    # The folder of a URL names the backend: `/whl/cu130/torch-2.9.0%2Bcu130-cp313-...whl`.
+    urls = (urljoin(page.url, link).split("/") for link in links)
+    return new_builds(((unquote(url[-1]), url[-2]) for url in urls), catalog)
 
 
 def add(document: dict[str, Any], build: TorchBuild) -> None:

@@ -16,22 +16,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
 import os
-import pty
-import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tarfile
-import termios
-import threading
-import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -81,10 +74,6 @@ devices=1
 """
 """The machine that this project was made for, as the stand-in's state file (tests/standin)."""
 GPUS = {"rtx-3050": RTX_3050, "none": ""}
-
-
-CODES = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|\r")
-"""How a terminal is told where and in which colour to draw."""
 
 
 class Ended(NamedTuple):
@@ -149,28 +138,6 @@ class Windows(NamedTuple):
             out, _ = running.communicate()
             code = 124
         return Ended(code, text_of(out))
-
-    def in_console(self, *words: str, keys: bytes, at: str, **where: Any) -> Ended:
-        """The program in a console of 100 columns; `keys` are typed once it has said `at`."""
-        process, terminal = pty.fork()
-        if not process:
-            os.chdir(where.pop("cwd", self.drive))
-            environment = self.environment(where.pop("gpu", "rtx-3050"), where)
-            os.execvpe("wine", ("wine", *words), environment)
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        ending = threading.Timer(300, self.end)
-        ending.start()
-        said = ""
-        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
-            while part := os.read(terminal, 65536):
-                said += CODES.sub("", text_of(part))
-                if keys and at in said:
-                    time.sleep(1)
-                    os.write(terminal, keys)
-                    keys = b""
-        ending.cancel()
-        os.close(terminal)
-        return Ended(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), said)
 
     def end(self) -> None:
         """End every process of the prefix."""

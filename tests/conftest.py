@@ -8,7 +8,6 @@ new release of torch is no new answer to them. The catalog of the package has te
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
@@ -25,7 +24,7 @@ import hypothesis
 import pytest
 import warm
 from _pytest.doctest import DoctestModule
-from installing import Install, World, enter, installer, new_world, same_place
+from installing import Install, World, enter, installer, new_world
 from replayed import Judge, judge_in
 
 from gpusetup.catalog import file as catalog_file
@@ -34,7 +33,7 @@ from gpusetup.cli import main
 catalog_file.DATA = Path(__file__).resolve().parent / "catalog.json"
 
 collect_ignore = [
-    *("tune/oom_memory.py", "fake_cuda"),
+    "fake_cuda",
     *("verify_faults", "kernel_faults", "rank_faults", "tune_shapes"),
 ]
 """What is no test and loads torch or Ray where it is imported."""
@@ -87,17 +86,6 @@ def draw_without_constants_of_the_source() -> None:
     constants = getattr(providers, "_local_constants", None)
     if constants is not None and hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = lambda: constants
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What collection makes stays to the end: Python looks through it neither now nor later."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 class OnlyWhereThereAreExamples:
@@ -177,9 +165,8 @@ def same_as_file(request: pytest.FixtureRequest) -> Same:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Two indexes on loopback, with what torch requires; this process sees no other."""
-    with same_place(tmp_path) as place, new_world(place) as world:
+    with new_world(tmp_path / "world") as world:
         enter(world, monkeypatch)
-        world.will_have("home/env")
         world.add_default("filelock", "3.20.0")
         world.add_default("typing-extensions", "4.15.0")
         yield world

@@ -41,13 +41,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 TESTS = Path(__file__).resolve().parent
 SCRIPTS = (
     *(str(PACKAGE / name) for name in ("verify", "child_scripts/")),
-    *map(
-        str,
-        (
-            TESTS / "tune" / "oom_memory.py",
-            TESTS / "rank_faults" / "warm.py",
-        ),
-    ),
+    str(TESTS / "rank_faults" / "warm.py"),
 )
 FLAGS = ("-B", "-u")
 

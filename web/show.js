@@ -89,7 +89,7 @@ function titled(document, root) {
 }
 
 export function page(id) {
-  const address = `findings/${encodeURIComponent(id)}.html`;
+  const address = `#finding=${encodeURIComponent(id)}`;
   return h("p", { class: "hint" }, h("a", { href: address, target: "_blank", rel: "noopener" }, `All about ${id}`));
 }
 
@@ -217,7 +217,6 @@ export function finding(row, open, messages) {
     h("h2", { tabindex: "-1" }, h("span", { class: "id" }, row.id), ": ", ...prose(row.title)),
     ...parts.filter(([, text]) => text).flatMap(([title, text]) => [h("h3", {}, title), h("p", {}, ...prose(text))]),
     ...(messages.length ? [h("h3", {}, "Messages that show it"), ...messages.map((text) => h("pre", { class: "wrapped" }, text))] : []),
-    h("p", {}, h("a", { href: `findings/${encodeURIComponent(row.id)}.html` }, "Its page, with the commands")),
     ...(explains.length ? [h("h3", {}, "What follows from it"), h("div", { class: "row" }, explains)] : []),
   ];
 }

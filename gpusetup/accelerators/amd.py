@@ -43,17 +43,13 @@ FIRST_ROCM = {
 conditions on ROCM_VERSION in the same script, read in November 2026). Targets that are not listed
 have always had kernels."""
 
-FIRST_TORCH = {"gfx1103": "2.13"}
-"""A target -> the first torch whose ROCm wheels have kernels for it: the script of release/2.12
-lacks gfx1103 (unslothai/unsloth pull request 9829), that of release/2.13 has it."""
-
 LAST_ROCM = dict.fromkeys(("gfx900", "gfx906"), "6.3")
 """A target -> the last ROCm version whose rocBLAS has files for the target. torch's wheels for
 newer versions still contain torch's own kernels, but every matrix product fails with "Cannot read
 TensileLibrary.dat" (ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of
 7.2)."""
 
-DROPPED = {"gfx803": "Polaris", "gfx802": "Tonga", "gfx701": "Hawaii"}
+DROPPED = {"gfx803": "Polaris"}
 """Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation.
 HSA_OVERRIDE_GFX_VERSION does not help them, because they cannot run the kernels of any target that
 is still built."""
@@ -84,9 +80,6 @@ BOARDS = (
     (r"\bRyzen [579] (?:PRO )?(?:7[6789]40|8[6789]4[05])(?:U|H|HS)\b", "gfx1103"),
     (r"\bRyzen [3579] (?:PRO )?[45][3-9]\d\d(?:U|H|HS|HX|G|GE)\b", "gfx90c"),
     (r"\bRyzen [579] (?:PRO )?6[689]\d\d(?:U|H|HS|HX)\b", "gfx1035"),
-    (r"\bR9 (?:Nano|Fury)", "gfx803"),
-    (r"\bR9 (?:285|380)", "gfx802"),
-    (r"\bR9 [23]90", "gfx701"),
     (r"\bVega ?(?:56|64)\b|\bMI25\b", "gfx900"),
     (r"\bRadeon VII\b|\bMI[56]0\b", "gfx906"),
     (r"\bRenoir\b|\bLucienne\b|\bCezanne\b|\bBarcelo\b", "gfx90c"),
@@ -99,7 +92,7 @@ BOARDS = (
     (r"\b6[68]0M\b", "gfx1035"),
     (r"\bMI100\b", "gfx908"),
     (r"\bMI2[15]0X?\b", "gfx90a"),
-    (r"\bMI3(?:00|25)[AX]?\b", "gfx942"),
+    (r"\bMI3(?:0[08]|25)[AX]?\b", "gfx942"),
     (r"\bMI35[05]X\b", "gfx950"),
 )
 """A pattern for the name of a board or of a processor's graphics, and its target. Sources: LLVM's
@@ -111,7 +104,7 @@ INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
 """AMD's own index of wheels since ROCm 10 (August 2026)."""
 
 INSTINCT = ("gfx908", "gfx90a", "gfx942", "gfx950")
-RADEON = (
+RADEON = (  # all have wheels for Windows too, unlike Instinct (SUPPORTED_GPUS.md)
     *("gfx1010", "gfx1011", "gfx1012"),
     *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
     *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
@@ -122,22 +115,6 @@ AMD_INDEX_TARGETS = (*INSTINCT, *RADEON)
 (August 2026) that are in a stable release. gfx900 and gfx906 are left out, because only nightly
 releases have them (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix pull request 1690).
 """
-
-ALL_DEVICES = "device-all"
-"""The extra that installs the kernels for every target (about 10 GB, according to ultralytics pull
-request 24137)."""
-
-WINDOWS_TARGETS = RADEON
-"""The targets with wheels for Windows on AMD's index (ROCm/TheRock's SUPPORTED_GPUS.md): all except
-Instinct."""
-
-WSL_TARGETS = ("gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
-"""The targets that ROCm for WSL supports: Radeon RX 7700 and newer, Radeon Pro W7700 and newer, and
-Ryzen AI. Source: AMD's page "WSL support matrices by ROCm version" for Radeon and Ryzen."""
-
-LARGEST_VERSION = 999_999
-"""The largest possible `gfx_target_version`: two digits each for minor and stepping, and at most
-two for major."""
 
 
 def target_of_version(number: int) -> str | None:
@@ -150,7 +127,8 @@ def target_of_version(number: int) -> str | None:
     >>> [target_of_version(number) for number in (110000, 90010, 90402, 110501, 0)]
     ['gfx1100', 'gfx90a', 'gfx942', 'gfx1151', None]
     """
-    if not 0 < number <= LARGEST_VERSION:
+    # Two digits each for minor and stepping, and at most two for major.
+    if not 0 < number < 1_000_000:
         return None
     major, minor, stepping = number // 10000, number // 100 % 100, number % 100
     return f"gfx{major}{minor:x}{stepping:x}"
@@ -168,10 +146,8 @@ def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(f"device-{target}" for target in named) if served else ()
 
 
-def has_kernels(target: str, rocm: str, torch: str = "") -> bool | None:
+def has_kernels(target: str, rocm: str) -> bool | None:
     """Whether torch's wheels for a ROCm (`6.4`) have kernels for a target.
-
-    `torch` is the version of the wheels, if it is known.
 
     None for a ROCm version that is newer than `BUILT_FOR_ROCM`.
 
@@ -179,12 +155,7 @@ def has_kernels(target: str, rocm: str, torch: str = "") -> bool | None:
     (True, False, False)
     >>> has_kernels("gfx906", "6.3"), has_kernels("gfx906", "7.2")
     (True, False)
-    >>> has_kernels("gfx1103", "7.2", "2.12.1"), has_kernels("gfx1103", "7.2", "2.13.0")
-    (False, True)
     """
-    first_torch = FIRST_TORCH.get(target)
-    if torch and first_torch and parsed(torch.partition("+")[0]) < parsed(first_torch):
-        return False
     if parsed(rocm) > parsed(BUILT_FOR_ROCM):
         return None
     if target not in BUILT_FOR:
@@ -217,3 +188,61 @@ def gfx_of(name: str) -> str | None:
     full_name = NAME_WITHOUT_LINE.sub("RX ", name)
     found = (target for board, target in BOARDS if re.search(board, full_name, re.IGNORECASE))
     return next(found, None)
+
+
+IDS = (
+    ("67df 67c4 67c7 67d4 67d7 67ef 67ff 67e3 6fdf", "Radeon RX 480/580"),
+    ("687f 6861 6863 6868 6860", "Radeon RX Vega 56/64"),
+    ("66af", "Radeon VII"),
+    ("66a0 66a1", "Radeon Instinct MI50/MI60"),
+    ("738c 738e 7388", "Instinct MI100"),
+    ("740f", "Instinct MI210"),
+    ("7408 740c", "Instinct MI250X/MI250"),
+    ("74a0 74a1 74a9 74b5 74bd", "Instinct MI300X"),
+    ("74a2", "Instinct MI308X"),
+    ("74a5 74b9", "Instinct MI325X"),
+    ("731f", "Radeon RX 5600/5700 XT"),
+    ("7312 7310", "Radeon Pro W5700"),
+    ("7340", "Radeon RX 5500"),
+    ("73bf 73af 73a5", "Radeon RX 6800/6900 XT/6950 XT"),
+    ("73a3 73a1 73a2 73ab", "Radeon PRO W6800"),
+    ("73df", "Radeon RX 6700 XT/6750 XT"),
+    ("73ff 73ef", "Radeon RX 6600/6650 XT"),
+    ("73e3 73e1", "Radeon PRO W6600"),
+    ("743f 7424", "Radeon RX 6400/6500 XT"),
+    ("1681", "Radeon 680M"),
+    ("744c", "Radeon RX 7900 XT/7900 XTX/7900 GRE"),
+    ("7448", "Radeon Pro W7900"),
+    ("747e", "Radeon RX 7700 XT/7800 XT"),
+    ("7480 7483", "Radeon RX 7600"),
+    ("15bf 15c8", "Radeon 740M/780M (Phoenix)"),
+    ("150e", "Radeon 880M/890M (Strix Point)"),
+    ("1586", "Radeon 8050S/8060S (Strix Halo)"),
+    ("1114", "Radeon 840M/860M (Krackan)"),
+    ("7590", "Radeon RX 9060 XT"),
+    ("7550", "Radeon RX 9070/9070 XT"),
+)
+"""PCI ids and the name of the cards that share them, for machines without a loaded driver and for
+rocm-smi, which prints the id. Source: the PCI ID database (2023-04-11, as in Debian's `pci.ids`);
+the ids of 2024 to 2026 from lines of newer editions that public repositories quote, read in
+November 2026."""
+NAMES = {device_id: name for device_ids, name in IDS for device_id in device_ids.split()}
+
+
+def amd_name(device_id: str | None) -> str | None:
+    """The name of the AMD GPU with a PCI id; None for an unknown id.
+
+    >>> amd_name("744C"), amd_name("164e")
+    ('Radeon RX 7900 XT/7900 XTX/7900 GRE', None)
+    """
+    return NAMES.get((device_id or "").lower())
+
+
+def amd_target(device_id: str | None, name: str | None) -> str | None:
+    """The target of the AMD GPU with this name in the system's PCI list, or else with this PCI id.
+
+    >>> amd_target("744c", None), amd_target(None, "AMD Radeon RX 9070 XT")
+    ('gfx1100', 'gfx1201')
+    """
+    # The system's name can tell apart cards that share an id.
+    return gfx_of(name or "") or gfx_of(amd_name(device_id) or "")

@@ -7,6 +7,8 @@ for the hardware that is validated.
 
 from __future__ import annotations
 
+from gpusetup.accelerators.other_gpus import has_xpu
+
 ROWS = (
     # Xe-HPG
     ("56a0", "Arc A770"),
@@ -14,11 +16,7 @@ ROWS = (
     ("56a2", "Arc A580"),
     ("56a5", "Arc A380"),
     ("56a6", "Arc A310"),
-    ("5690", "Arc A770M"),
-    ("5691", "Arc A730M"),
-    ("5692", "Arc A550M"),
-    ("5693", "Arc A370M"),
-    ("5694", "Arc A350M"),
+    ("5690 5691 5692 5693 5694", "Arc A-series Mobile"),
     ("56b1", "Arc Pro A40/A50"),
     # Xe-HPC
     ("0bd5 0bd6", "Data Center GPU Max 1550"),
@@ -40,21 +38,13 @@ KERNEL_DRIVERS = ("i915", "xe")
 """The Linux kernel drivers for Intel GPUs: xe for Xe2 and later, i915 for older generations."""
 
 
-def intel_name(device_id: str | None) -> str | None:
-    """The name of the Intel GPU with a PCI id; None for old graphics and for unknown ids.
+def name_with_xpu(device_id: str | None, name: str | None = None) -> str | None:
+    """The name of an Intel GPU that PyTorch's XPU builds support, from its name or its PCI id; None
+    for other Intel graphics. Without a name, an unknown id counts as a processor's old integrated
+    graphics, because there are hundreds of these.
 
-    >>> intel_name("56a0"), intel_name("9bc5")
-    ('Arc A770', None)
+    >>> name_with_xpu("56a0"), name_with_xpu("9bc5"), name_with_xpu(None, "Intel Arc B580")
+    ('Arc A770', None, 'Intel Arc B580')
     """
-    return NAMES.get((device_id or "").lower())
-
-
-def device_has_xpu(device_id: str | None, name: str | None = None) -> bool:
-    """Whether PyTorch's XPU builds support an Intel GPU. A GPU whose id is unknown and that has no
-    name counts as a processor's old integrated graphics, because there are hundreds of these.
-
-    >>> device_has_xpu("56a0"), device_has_xpu("9bc5"), device_has_xpu(None, "Intel Arc B580")
-    (True, False, True)
-    """
-    said = (name or "").lower()
-    return intel_name(device_id) is not None or any(known.lower() in said for _, known in ROWS)
+    known = name or NAMES.get((device_id or "").lower())
+    return known if known and has_xpu(known) else None

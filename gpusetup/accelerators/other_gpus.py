@@ -79,18 +79,6 @@ def has_xpu(name: str) -> bool:
     return bool(INTEL_WITH_XPU.search(said)) or INTEL_WITHOUT_XPU.search(said) is None
 
 
-DISCRETE_ARC = re.compile(r"(?i)\b(?:a3[18]0|a580|a7[57]0|b5[78]0)m?\b|\barc pro [ab]\d{2}\b")
-
-
-def is_discrete_arc(name: str) -> bool:
-    """Whether a name is that of an Arc card, in contrast to the graphics of a processor.
-
-    >>> is_discrete_arc("Intel Arc A770"), is_discrete_arc("Intel Arc Graphics")
-    (True, False)
-    """
-    return DISCRETE_ARC.search(name) is not None
-
-
 SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1152")
 """The targets of the integrated graphics in ordinary Ryzen processors, with two to twelve compute
 units and shared memory."""

@@ -67,7 +67,7 @@ async def _serve(python: str | None) -> None:
     ) -> types.CallToolResult:
         values = request.arguments or {}
         answer = await anyio.to_thread.run_sync(
-            tools.call_or_error, request.name, values, python, limiter=single_call
+            tools.call, request.name, values, python, limiter=single_call
         )
         is_error = answer.get("schema") == tools.ERROR
         text = harmless_json(json.dumps(answer))

@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from gpusetup import named_file
 from gpusetup.commands.calling import answered
 from gpusetup.commands.parser import command
-from gpusetup.commands.question import takes
 from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -24,12 +22,8 @@ from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
-ERROR = "gpusetup.error/1"
-"""The `schema` of an error's document."""
-LONGEST_REPORT = 16 << 20
-LONGEST_WORD = 2000
-MOST_WORDS = 50
-LONGEST_PROBLEM = 400
+ERROR, EXPLANATION = "gpusetup.error/1", "gpusetup.finding/1"
+"""The `schema` of an error's document, and of the explanation of a finding."""
 INSTRUCTIONS = (
     "gpusetup knows which PyTorch build fits a machine's NVIDIA GPU and driver, and why PyTorch "
     "does not see a GPU. Ask `diagnose` before you reinstall or compile PyTorch, CUDA or a "
@@ -64,9 +58,9 @@ class Tool(Frozen):
     required: tuple[str, ...] = ()
 
 
-def text(description: str, longest: int = LONGEST_WORD) -> Values:
+def text(description: str) -> Values:
     """The JSON schema of a text argument."""
-    return {"type": "string", "maxLength": longest, "description": description}
+    return {"type": "string", "description": description}
 
 
 def schema_of(tool: Tool) -> Values:
@@ -74,16 +68,16 @@ def schema_of(tool: Tool) -> Values:
     options = command(tool.command).Question.OPTIONS
     properties: Values = {}
     for name in tool.options:
-        kind, choices = takes(options[name]), options[name].choices
+        kind, choices = options[name].json_type, options[name].keywords.get("choices")
         # In a help text argparse needs `%%` for a percent sign.
-        schema = text(options[name].help.replace("%%", "%"))
+        schema = text(options[name].keywords["help"].replace("%%", "%"))
         if kind == "strings":
             # Accept a single text for a list of texts too, because models often forget the list.
-            schema |= {"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
+            schema |= {"type": ["array", "string"], "items": {"type": "string"}}
         elif choices:
             schema["enum"] = [*choices]
         else:
-            schema["type"] = kind
+            schema["type"] = "integer" if kind == "number" else kind
         properties[name] = schema
     return {
         "type": "object",
@@ -197,7 +191,7 @@ TOOLS = (
             "nvidia-smi, an install log, a thread, any mixture. The text is data."
         ),
         options=("torch",),
-        arguments={"text": text("the text itself", LONGEST_REPORT)},
+        arguments={"text": text("the text itself")},
         required=("text",),
         answer=_read_report,
     ),
@@ -246,67 +240,55 @@ TOOLS = (
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """Run a tool and return its answer, redacted and shortened to the limit. Raises
-    GpuSetupError."""
-    # Imported here because it is a dependency of the extra `mcp`.
-    from jsonschema import Draft202012Validator
-
-    tools = {tool.name: tool for tool in TOOLS}
-    tool = tools.get(name)
-    if tool is None:
-        raise UsageError(f"there is no tool {name!r}", hint=", ".join(tools))
-    # Some models send null for arguments that they want to leave out.
-    arguments = {key: value for key, value in values.items() if value is not None}
-    schema = schema_of(tool)
-    for problem in Draft202012Validator(schema).iter_errors(arguments):
-        place = " ".join((name, *map(str, problem.path)))
-        hint = f"it takes {', '.join(schema['properties'])}"
-        raise UsageError(f"{place}: {problem.message[:LONGEST_PROBLEM]}", hint=hint)
-    answer = tool.answer(arguments, python)
+    """Run a tool and return its answer, or the document of the error that ended it; both redacted
+    and shortened. A bug in gpusetup is answered too, because it must not end the server."""
+    try:
+        tool = {tool.name: tool for tool in TOOLS}.get(name)
+        if tool is None:
+            raise UsageError(f"there is no tool {name!r}")
+        # Some models send null for arguments that they want to leave out.
+        arguments = {key: value for key, value in values.items() if value is not None}
+        _check(tool, arguments)
+        answer = tool.answer(arguments, python)
+    except Exception as error:
+        problem = error if isinstance(error, GpuSetupError) else own_fault(error)
+        arguments = {}
+        answer = {
+            "schema": ERROR,
+            "message": problem.message[:1000],
+            "hint": problem.hint,
+            "exit": problem.exit_code,
+        }
     # The answer must not contain names of people, home folders or secrets. An example machine and
     # the explanation of a finding contain none.
-    quotes_nobody = "machine" in arguments or name == "explain"
+    quotes_nobody = "machine" in arguments or answer.get("schema") == EXPLANATION
     return bounded(answer if quotes_nobody else dict(redact_document(answer)))
 
 
-def call_or_error(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """The answer of `call`, or the document of the error that it raised. A bug in gpusetup is
-    answered too, because it must not end the server."""
-    try:
-        return call(name, values, python)
-    except Exception as error:
-        problem = error if isinstance(error, GpuSetupError) else own_fault(error)
-        document = {"message": problem.message, "hint": problem.hint, "exit": problem.exit_code}
-        return bounded({"schema": ERROR, **redact_document(document)})
+def _check(tool: Tool, arguments: Values) -> None:
+    """Raise UsageError for an argument that the tool's schema does not allow."""
+    # Imported here because it is a dependency of the extra `mcp`.
+    from jsonschema import Draft202012Validator
+
+    schema = schema_of(tool)
+    for problem in Draft202012Validator(schema).iter_errors(arguments):
+        place = " ".join((tool.name, *map(str, problem.path)))
+        hint = f"it takes {', '.join(schema['properties'])}"
+        raise UsageError(f"{place}: {problem.message[:400]}", hint=hint)
 
 
 def bounded(document: Values, limit: int = LIMIT) -> Values:
-    """Shorten a document to at most `limit` characters of JSON; the field `cut` says what is
-    missing.
+    """The document without its longest fields, if its JSON has more than `limit` characters; the
+    field `cut` names what is missing.
 
     >>> bounded({"cause": "ok", "rows": list(range(999))}, 60)
-    {'cut': 'everything: it is too long'}
+    {'cause': 'ok', 'cut': 'too long: rows'}
     """
-    if len(json.dumps(document)) <= limit:
-        return document
-    for most_items in (200, 40, 8, 2):
-        most_characters = 20 * most_items
-        shorter = _cut(document, most_items, most_characters)
-        shorter["cut"] = f"lists after {most_items} items, texts after {most_characters} characters"
-        if len(json.dumps(shorter)) <= limit:
-            return dict(shorter)
-    return {"cut": "everything: it is too long"}
-
-
-def _cut(value: Any, most_items: int, most_characters: int) -> Any:
-    """A plain value with its lists, objects and texts shortened. An object keeps at least 40
-    fields, more than any of gpusetup's own has; one with a field for each host or package may have
-    thousands."""
-    if isinstance(value, str):
-        return value[:most_characters]
-    if isinstance(value, dict):
-        fields = islice(value.items(), max(most_items, 40))
-        return {key: _cut(inner, most_items, most_characters) for key, inner in fields}
-    if isinstance(value, list | tuple):
-        return [_cut(inner, most_items, most_characters) for inner in value[:most_items]]
-    return value
+    shorter = dict(document)
+    cut: list[str] = []
+    while len(json.dumps(shorter)) > limit:
+        longest = max(shorter, key=lambda name: len(json.dumps(shorter[name])))
+        del shorter[longest]
+        cut.append(longest)
+        shorter["cut"] = f"too long: {', '.join(cut)}"
+    return shorter

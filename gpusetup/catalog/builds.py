@@ -28,7 +28,6 @@ from gpusetup.catalog.rows import (
     DefaultWheel,
     FirstDriver,
     Floor,
-    Milestone,
     OlderKernels,
     OlderRelease,
     OtherMakers,
@@ -72,7 +71,6 @@ class Catalog(Frozen):
     compilers: tuple[Compiler, ...]
     older_releases: tuple[OlderRelease, ...]
     older_kernels: tuple[OlderKernels, ...]
-    milestones: tuple[Milestone, ...]
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
@@ -117,12 +115,6 @@ class Catalog(Frozen):
         floor = floors.get(cuda) or floors.get(cuda.partition(".")[0])
         # Before CUDA 11, each version needs the driver that came with its own toolkit.
         return floor.on(family) if floor else self.toolkit_driver(cuda, family)
-
-    @property
-    def minors_serve_from(self) -> int:
-        """The first CUDA major version with minor-version compatibility."""
-        # Rows with a minor version are for that version only.
-        return min(int(row.cuda) for row in self.families if row.cuda.isdigit())
 
     def toolkit_driver(self, cuda: str, family: str = "linux") -> str | None:
         """The first driver that fully supported a CUDA version, which is needed to compile PTX of
@@ -181,10 +173,6 @@ class Catalog(Frozen):
                 of_windows = row.windows if family == "windows" else None
                 drivers.append(of_windows or row.linux)
         return max(drivers, key=parsed, default=None)
-
-    def milestone(self, name: str) -> str:
-        """The version in which something changed, such as `torch with cudnn 9`."""
-        return next(row.version for row in self.milestones if row.name == name)
 
     def last_python(self, torch_version: str) -> str | None:
         """The last Python version that a torch release supports, if the release is too old for the

@@ -4,8 +4,10 @@ Each row is valid for the versions that it names, and states its source. If a pa
 declare a requirement itself, this table is the only place that has it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.codec import from_json
@@ -100,20 +102,6 @@ def row_of(project: Project, version: str) -> Pair | None:
     return next((row for row in project.rows if allows(row.versions, public)), None)
 
 
-def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release works with a torch version; None if the table does not say.
-
-    >>> codec = companion_table().project("torchcodec")
-    >>> [takes_torch(codec, version, "2.15.0") for version in ("0.17.0", "0.9.1", "0.0.1")]
-    [True, False, None]
-    """
-    row = row_of(project, version)
-    if row is None or not row.torch:
-        return None
-    public = torch.partition("+")[0]
-    return allows(row.torch, public)
-
-
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
     """Returns the specifiers of the releases that work with a torch version, newest first.
 
@@ -137,27 +125,18 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
     return not any(majors) or torch_major in majors
 
 
-OPPOSITE = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}
-"""Maps an operator of a specifier to its opposite. `<=` comes before `<`, because the first
-operator that a specifier begins with is used."""
-
-
-def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
-    """Specifiers that exclude the releases of these rows.
-
-    The table is sorted from new to old. If the rows are in the middle of it, all newer releases are
-    excluded too, unless all older ones are already excluded.
+def older_than(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
+    """A specifier for the releases that are older than these newest rows; empty if the newest
+    release is not among them. An installer takes the newest release that it allows.
 
     >>> torchao = companion_table().project("torchao")
-    >>> without(torchao, torchao.rows[:2])
-    ('torchao<0.17', 'torchao!=0.16.*')
+    >>> older_than(torchao, torchao.rows[:2]), older_than(torchao, torchao.rows[1:])
+    (('torchao<0.16',), ())
     """
-    specifiers = []
-    for row in rows:
-        lower, _, upper = row.versions.partition(",")
-        older_rows = project.rows[project.rows.index(row) + 1 :]
-        excludes_all_older = all(older in rows for older in older_rows)
-        end = upper if upper and excludes_all_older else lower
-        sign = next(sign for sign in OPPOSITE if end.startswith(sign))
-        specifiers.append(f"{project.name}{OPPOSITE[sign]}{end.removeprefix(sign)}")
-    return tuple(specifiers)
+    # The table is sorted from new to old.
+    newest = [*takewhile(lambda row: row in rows, project.rows)]
+    if not newest:
+        return ()
+    first = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", newest[-1].versions)
+    # A row without a first release (`<0.19`) is about all older ones.
+    return (f"{project.name}<{first[1] if first else 0}",)

@@ -22,19 +22,6 @@ class PciName(Frozen):
     ids: str
 
 
-class Generation(Frozen):
-    """GPUs with a PCI device id of `from_id` or higher have at least this compute capability."""
-
-    from_id: str
-    capability: Capability
-
-
-class Switched(Frozen):
-    """GPUs that are also sold on boards with NVSwitch, identified by a part of their name."""
-
-    part: str
-
-
 class Integrated(Frozen):
     """The integrated GPU of a Jetson chip."""
 
@@ -44,8 +31,6 @@ class Integrated(Frozen):
     desktop_from: str | None = None
     """The CUDA version from which on this GPU can run kernels for other GPUs of its major version.
     """
-    was: Capability | None = None
-    """The number that this compute capability had before it was renamed."""
 
 
 class JetPack(Frozen):
@@ -59,43 +44,8 @@ class JetPack(Frozen):
     python: str
     wheels: str | None = None
     """The folder of NVIDIA's own wheels; None if torch's aarch64 wheels support its boards."""
-    links: str | None = None
-    """A library that these wheels need but do not declare."""
     torch_for: tuple[Capability, ...] = ()
     """The GPUs that torch's aarch64 wheels support under this JetPack."""
-
-
-class Undeclared(Frozen):
-    """A library that NVIDIA's torch wheels for Jetson need but do not declare as a dependency."""
-
-    library: str
-    """The beginning of its file name."""
-    packages: tuple[str, ...]
-    """The pip packages that contain the library; `{major}` is the CUDA major version."""
-    folder: str
-    """The folder in site-packages into which pip installs the library."""
-    folders: Mapping[str, str] = {}
-    """Other folders, for some CUDA major versions."""
-
-    def by_pip(self, cuda_major: str) -> tuple[str, ...]:
-        return tuple(name.format(major=cuda_major) for name in self.packages)
-
-    def below(self, cuda_major: str) -> str:
-        """The folder in site-packages that contains the library, for a CUDA major version."""
-        return self.folders.get(cuda_major, self.folder).format(major=cuda_major)
-
-
-class DriverBranch(Frozen):
-    """The driver branch to install."""
-
-    branch: int
-
-
-class Repository(Frozen):
-    """A distribution and those of its releases for which NVIDIA's repository has a folder."""
-
-    id: str
-    releases: str
 
 
 class Extension(Frozen):
@@ -115,14 +65,14 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 
 @cache
-def _document() -> dict[str, Any]:
+def _tables() -> dict[str, Any]:
     return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
     name = kind.__name__
-    rows = _document()[name]["rows"]
+    rows = _tables()[name]["rows"]
     return tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
 
 
@@ -147,37 +97,6 @@ def pci_name(device_id: str | None) -> str | None:
     return None
 
 
-@cache
-def driver_branch() -> int:
-    """The driver branch to install, which has long-term support."""
-    return facts(DriverBranch)[0].branch
-
-
-def generation_of(device_id: str | None) -> Capability | None:
-    """The lowest compute capability of a GPU's generation, from its PCI device id; None if unknown.
-
-    >>> generation_of("1b06"), generation_of("2684"), generation_of("2b85"), generation_of("?")
-    (Capability(5, 0), Capability(7, 5), Capability(10, 0), None)
-    """
-    try:
-        number = int(device_id or "", 16)
-    except ValueError:
-        return None
-    # Newer NVIDIA GPUs have higher ids. The rows begin with the newest generation, so the first
-    # match is the right one.
-    rows = (row for row in facts(Generation) if number >= int(row.from_id, 16))
-    return next((row.capability for row in rows), None)
-
-
-def switched(name: str) -> bool:
-    """Whether a GPU is sold on boards with NVSwitch.
-
-    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
-    (True, False)
-    """
-    return any(row.part in name for row in facts(Switched))
-
-
 def extension(name: str) -> Extension:
     """The row for a package; an empty row if the table does not contain the package."""
     return next((row for row in facts(Extension) if row.name == name), Extension(name=name))
@@ -187,8 +106,3 @@ def extension(name: str) -> Extension:
 def extension_modules() -> Mapping[str, str]:
     """Maps each compiled module to the package that it belongs to."""
     return {module: row.name for row in facts(Extension) for module in row.modules}
-
-
-def has_repository(id: str, release: str) -> bool:
-    """Whether NVIDIA's own repository has a folder for a distribution's release."""
-    return any(row.id == id and release in row.releases.split() for row in facts(Repository))

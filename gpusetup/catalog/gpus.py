@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import APPLE, Maker
-from gpusetup.accelerators.other_gpus import APPLE_CHIP, maker_named, other_gpu
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.accelerators.other_gpus import maker_named, other_gpu
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
@@ -114,27 +114,12 @@ def _word(part: str) -> str:
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs that the user means with a text.
-
-    Raises UsageError if there is none. The error names the most similar names, or the memory sizes
-    of the card.
-    """
+    """The GPUs that the user means with a text. Raises UsageError with the most similar names if
+    there is none."""
     matching_rows = rows_or_none(text, rows)
-    if matching_rows:
-        return matching_rows
-
-    words = tokens(text)
-    card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
-    rows_of_card = _rows_holding(frozenset(card_words), rows)
-    sizes = sorted({row.memory_gb for row in rows_of_card if row.memory_gb})
-    # The card exists, but not with this memory size.
-    if sizes and card_words != words:
-        catalog_sizes = " or ".join(f"{size:g} GB" for size in sizes)
-        raise UsageError(
-            f"No GPU is called {text!r}: this card has {catalog_sizes}",
-            hint="leave the memory out of the name, or correct it",
-        )
-    raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+    if not matching_rows:
+        raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
+    return matching_rows
 
 
 SIZE_WORD = re.compile(r"(\d+)gb")
@@ -168,20 +153,12 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         return matching_rows
 
     # The text contains a memory size that the catalog's names lack, so it selects among the cards.
-    rows_of_card = _rows_holding(words - sizes, rows)
-    rows_with_memory = [row for row in rows_of_card if row.memory_gb is not None]
-    if not rows_with_memory:
-        # If the card's memory is unknown, accept every size in the text.
-        return rows_of_card
-    nearest = min(_distance(row, size) for row in rows_with_memory)
-    if nearest > SAME_SIZE:
-        return ()
-    return tuple(row for row in rows_with_memory if _distance(row, size) == nearest)
-
-
-def _distance(row: GpuRow, size_gb: int) -> float:
-    """How far a size is from the card's memory size, as a fraction of the given size."""
-    return abs((row.memory_gb or 0) / size_gb - 1)
+    # If a card's memory is unknown, accept every size.
+    return tuple(
+        row
+        for row in _rows_holding(words - sizes, rows)
+        if row.memory_gb is None or abs(row.memory_gb / size - 1) <= SAME_SIZE
+    )
 
 
 def memory_in(words: frozenset[str]) -> int | None:
@@ -263,10 +240,9 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """The GPU that a user describes with a name, `sm_86`, `sm86` or `8.6`.
+    """The GPU of any maker that a user describes with a name, `sm_86`, `sm86` or `8.6`.
 
-    Raises UsageError for an unknown name and for a name with several capabilities, and
-    Unsatisfiable for another maker's GPU.
+    Raises UsageError for an unknown name and for a name with several capabilities.
     """
     written_capability = WRITTEN_CAPABILITY.fullmatch(text.strip().lower())
     if written_capability is not None:
@@ -274,12 +250,7 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
         return Gpu(name=capability.sm, compute_capability=capability)
     maker = maker_of_name(text, rows)
     if maker is not None:
-        index = f" --index-url {maker.index}" if maker.index else ""
-        raise Unsatisfiable(
-            f"{text!r} is {maker.name}'s: only NVIDIA GPUs are judged here",
-            hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup "
-            "resolve --gpu NAME` says more",
-        )
+        return other_gpu(text, maker)
 
     matching_rows = rows_named(text, rows)
     capability = one_capability(text, matching_rows)
@@ -296,28 +267,12 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
-    """The maker of a GPU, if it is not NVIDIA. Raises UsageError if two makers use the name."""
+    """The maker of a GPU, if it is not NVIDIA. `M4` is Apple's chip, unless it is called a
+    Tesla."""
     maker = maker_named(text)
-    nvidia_rows = rows_or_none(text, rows)
-    if maker is None or not nvidia_rows:
-        return maker
-    # `M4` is both an Apple chip and a Tesla.
-    is_bare_chip = re.fullmatch(APPLE_CHIP, text.strip().lower())
-    if maker is APPLE and is_bare_chip:
-        chip = text.strip().upper()
-        raise UsageError(
-            f"{text!r} is a chip of Apple and a GPU of NVIDIA",
-            hint=f"say `Apple {chip}` or `{nvidia_rows[0].name}`",
-        )
-    return None
-
-
-def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """The GPU that a user names, from any maker. Raises UsageError if the name is unknown."""
-    maker = maker_of_name(text, rows)
-    if maker is None:
-        return gpu_described(text, rows)
-    return other_gpu(text, maker)
+    # `GeForce 840M` is a name of NVIDIA's although `840M` is one of AMD's.
+    is_of_nvidia = maker is not APPLE and rows_or_none(text, rows)
+    return None if is_of_nvidia else maker
 
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gpusetup.catalog.facts import Integrated, JetPack, Undeclared, facts
+from gpusetup.catalog.facts import Integrated, JetPack, facts
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import Capability, parsed
 
@@ -18,6 +18,12 @@ UNIFIED = next(row for row in JETPACKS if len(row.torch_for) > 1)
 cannot install this release."""
 BOARDS = frozenset(row.capability for row in facts(Integrated))
 """The GPUs that are part of a Jetson's chip."""
+UNDECLARED = ("libcusparseLt", "libcudss", "libnvpl_")
+"""How the names of libraries begin that NVIDIA's wheels for Jetson need but do not declare."""
+INSTALLING_ON_JETSON = (
+    "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform"
+)
+"""NVIDIA's guide, which says how to install these libraries."""
 
 
 L4T_RELEASE = re.compile(r"r?(\d\d)(?!\d)", re.IGNORECASE)
@@ -88,13 +94,3 @@ def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | N
     """Whether torch's aarch64 wheels work on the board: on Thor from JetPack 7, on Orin from
     7.2."""
     return bool(jetpack.torch_for) and set(capabilities) <= {*jetpack.torch_for}
-
-
-def undeclared(library: str) -> Undeclared | None:
-    """The row for a library that NVIDIA's wheels for Jetson need but do not declare; None if the
-    missing library is not such a one.
-
-    >>> undeclared("libcudss.so.0").by_pip("12"), undeclared("libcublas.so.12")
-    (('nvidia-cudss-cu12',), None)
-    """
-    return next((row for row in facts(Undeclared) if library.startswith(row.library)), None)

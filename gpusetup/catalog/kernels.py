@@ -3,8 +3,7 @@
 The rule and its exceptions are those of CUDA and of the table inside torch 2.15 (`torch.cuda`). A
 kernel runs on GPUs with the same major version and an equal or later minor version. A driver can
 compile PTX for any equal or newer GPU if the driver's own CUDA version is at least the build's. The
-integrated GPUs of Jetson boards only run desktop kernels from CUDA 13.2 on. Capability 11.0 was
-called 10.1 before CUDA 13.0.
+integrated GPUs of Jetson boards only run desktop kernels from CUDA 13.2 on.
 """
 
 from __future__ import annotations
@@ -30,14 +29,6 @@ def _boards() -> dict[Capability, Integrated]:
     return {row.capability: row for row in facts(Integrated)}
 
 
-@cache
-def _today(capability: Capability) -> Capability:
-    """The current number of a compute capability: the first Thor's 10.1 is called 11.0 since CUDA
-    13.0."""
-    renamed = (today for today, board in _boards().items() if board.was == capability)
-    return next(renamed, capability)
-
-
 @lru_cache(maxsize=256)
 def release(cuda: str) -> tuple[int, int]:
     """Returns a CUDA version as two numbers; (0, 0) for a text that is not a version.
@@ -58,7 +49,6 @@ def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> boo
     >>> runs_on(Capability(8, 0), orin), runs_on(Capability(8, 0), orin, "13.2")
     (False, True)
     """
-    kernel, gpu = _today(kernel), _today(gpu)
     if kernel == gpu:
         return True
     board_of_kernel = _boards().get(kernel)
@@ -87,24 +77,19 @@ def compiles_for(
     if cuda is None or driver_cuda is None:
         return False
     # PTX for a newer architecture has instructions that an older GPU lacks.
-    if _today(ptx) > _today(gpu):
+    if ptx > gpu:
         return False
     if gpu >= BLACKWELL and release(cuda) < FIRST_FOR_BLACKWELL:
         return False
     return release(driver_cuda) >= release(cuda)
 
 
-def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
-    """The kernel or PTX in a build that a GPU would run, such as `sm_86` or `compute_120`; None if
-    the build has none for it."""
-    return served_by_codes(build.kernels + build.ptx, gpu, build.cuda, driver_cuda)
-
-
 @lru_cache(maxsize=8192)
-def served_by_codes(
+def served_by(
     codes: tuple[str, ...], gpu: Capability, cuda: str | None, driver_cuda: str | None
 ) -> str | None:
-    """Like `served_by`, for the kernels and PTX that an installed torch lists.
+    """The kernel or PTX that a GPU would run of these, such as `sm_86` or `compute_120`; None if
+    there is none for it. `cuda` is the CUDA version that they were built with.
 
     The kernel nearest to the GPU is chosen; PTX is only chosen if no kernel fits.
     """
@@ -130,8 +115,10 @@ def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> t
     served_gpus = []
     for gpu in gpus:
         capability = gpu.compute_capability
-        code = served_by(build, capability, driver_cuda) if capability else None
-        if capability and code:
+        if not capability:
+            continue
+        code = served_by(build.kernels + build.ptx, capability, build.cuda, driver_cuda)
+        if code:
             served_gpus.append(Served(gpu=gpu.name, compute_capability=capability, by=code))
     return tuple(served_gpus)
 

@@ -1,5 +1,4 @@
-"""The rows of `data/catalog.json`: releases, drivers, GPUs, and the versions in which something
-changed."""
+"""The rows of `data/catalog.json`: releases, drivers and GPUs."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -125,13 +124,6 @@ class AmdRelease(Frozen):
     on: str
     """The platforms, such as `linux-x86_64 windows-x86_64`. On Windows, only Radeon and Ryzen are
     supported."""
-
-
-class Milestone(Frozen):
-    """The version in which something changed."""
-
-    name: str
-    version: str
 
 
 class CompanionRelease(Frozen):

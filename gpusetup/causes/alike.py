@@ -26,8 +26,6 @@ WHICH_ROCM = (
 )
 """Prints `None` for hip if this Python's torch is not a ROCm build."""
 AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
-AMD_IN_WSL = "ls -l /opt/rocm/lib/librocdxg.so* /dev/dxg; rocminfo | grep -iE 'gfx|wsl'"
-INTELS_NODES = "ls -l /dev/dri; uname -r  # in the container, then on the host"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
@@ -53,9 +51,6 @@ GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Shows whether docker can give a container a GPU at all, independent of the program and its
 compose file."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
-MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
-"""With this variable, operations that mps lacks run on the CPU. If the program then works, such an
-operation was the cause."""
 TORCHS_XPU = (
     'python -c "import sys, torch; '
     'print(sys.executable, torch.__version__, torch.xpu.is_available())"'
@@ -65,14 +60,4 @@ XPU_SEES = "sycl-ls; env | grep -E 'ZE_|ONEAPI_|SYCL_|LD_LIBRARY_PATH'; ls -ln /
 whether this user may open its node."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
-WHICH_STACK = (
-    "uname -r; (dpkg -l || rpm -qa || pacman -Q) 2>/dev/null "
-    "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
-)
-KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
-WHAT_LOADS = (
-    'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '
-    "{k: v for k, v in os.environ.items() if 'CUDA' in k or 'PYTHON' in k}, "
-    "torch.zeros(1, device='cuda'))\""
-)

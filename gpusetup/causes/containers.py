@@ -9,11 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import (
-    ON_WINDOWS,
-    in_an_image_build,
-    job_without_gpu,
-)
+from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -44,8 +40,7 @@ START_WITH_GPU = {
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(
-        text="On the host, give the container the GPU with `lxc config device add`, followed by "
-        "the container's name and `gpu gpu`"
+        text="On the host, give the container the GPU: `lxc config device add CONTAINER gpu gpu`"
     ),
     "none": DOCKER,
     "docker": DOCKER,
@@ -81,17 +76,11 @@ BY_DNF = lines(
     "| sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo"
 )
 
-BY_ZYPPER = lines(
-    f"sudo zypper addrepo {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo",
-    "sudo zypper --gpg-auto-import-keys refresh",
-)
-
 REPOSITORY = {
     "ubuntu": BY_APT,
     "debian": BY_APT,
     "fedora": BY_DNF,
     "rhel": BY_DNF,
-    "suse": BY_ZYPPER,
 }
 """A distribution -> the commands that add NVIDIA's repository (from the toolkit's guide, November
 2026). Arch's own repositories have the package."""
@@ -100,7 +89,9 @@ REPOSITORY = {
 def toolkit_commands(context: RuleContext) -> Lines:
     """The commands that install NVIDIA's container toolkit on the host and configure the engine."""
     if ON_WINDOWS(context):
-        return BY_DESKTOP
+        return lines(
+            "wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi"
+        )
     os = context.os
     family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
     repository = REPOSITORY.get(family, ())
@@ -128,8 +119,6 @@ def node_commands(context: RuleContext) -> Lines:
             )
     return ()
 
-
-BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
 
 CONFIGURED = {
     "docker": lines(
@@ -164,13 +153,12 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\"", "'-1'"),
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
-        means="CUDA ignores everything after the first invalid entry in CUDA_VISIBLE_DEVICES, "
-        "and an empty value hides all GPUs. Slurm and Ray set an empty value for a job or task "
+        means="CUDA ignores everything after the first invalid entry in CUDA_VISIBLE_DEVICES, and "
+        "an empty value hides all GPUs. Slurm and Ray set an empty value for a job or task "
         "without a GPU.",
-        text="Find out what sets CUDA_VISIBLE_DEVICES (a shell profile, a service, or a line "
-        "with os.environ in the program itself), and remove the setting there. As an "
-        "alternative, set CUDA_VISIBLE_DEVICES to the GPUs' numbers, counted from 0, or to their "
-        "UUIDs. If a scheduler sets the variable, request a GPU from the scheduler",
+        text="Find out what sets the variable (a shell profile, a service, or a line with "
+        "os.environ in the program), and remove the setting there, or set it to the GPUs' "
+        "numbers, counted from 0. If a scheduler sets it, request a GPU from the scheduler",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
             "cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed",
@@ -185,7 +173,7 @@ CAUSES = (
                 where=(lambda context: bool(job_without_gpu(context)),),
                 title="The Slurm job did not request a GPU, so Slurm hides all GPUs from it",
                 text="Request a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
-                "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
+                "line (`--gres=gpu:1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
         ),
@@ -197,11 +185,10 @@ CAUSES = (
         title="This container has no access to its GPU (NVML: Unknown Error)",
         means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
         "that systemd does not know about.",
-        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). "
-        "To keep the container from losing its GPU again, pass the devices to it by name or by "
-        'CDI. As an alternative, let docker use the cgroupfs driver ("exec-opts": '
-        '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
-        "system create-dev-char-symlinks --create-all` on the host",
+        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). To "
+        "keep it from losing its GPU again, pass the devices to it by name or by CDI, or let "
+        'docker use the cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
+        "/etc/docker/daemon.json)",
         needs_root=True,
         asks=("nvidia-smi",),
         says=(
@@ -216,9 +203,8 @@ CAUSES = (
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
-        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (in compose: "
-        "under `environment:`). Often an `ENV` in the image's Dockerfile sets less. The command "
-        "below tests the setting with a plain image",
+        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
+        "command below tests it with a plain image). Often an `ENV` in the Dockerfile sets less",
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "sh -c 'ldconfig -p | grep libcuda'",
@@ -252,10 +238,9 @@ CAUSES = (
             Message(
                 where=(in_an_image_build,),
                 title="An image build has no GPU and no driver, but one of its steps needs them",
-                text="Remove the check, the import or the computation from the build, and run it "
-                "when the container starts with `--gpus all`. For stable-diffusion-webui use "
-                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST to "
-                "the GPUs' architectures",
+                text="Move the check, the import or the computation out of the build, to the "
+                "start of the container with `--gpus all`. For stable-diffusion-webui use "
+                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST",
             ),
         ),
         certain_if=proofs.driver_answers_beside_the_container,
@@ -264,8 +249,8 @@ CAUSES = (
         "k8s-gpu-not-allocatable",
         title="Kubernetes has no free nvidia.com/gpu",
         means="No node offers a GPU, taints keep the pod away, or other pods use all GPUs. A node "
-        "offers none if its device plugin does not run, the runtime or the driver is missing, or "
-        "the GPU is unhealthy.",
+        "offers none if its device plugin, the runtime or the driver is missing, or the GPU is "
+        "unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
@@ -284,9 +269,8 @@ CAUSES = (
         "container-cdi-unresolvable",
         title="The container engine cannot resolve the CDI device {device}",
         plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
-        means="CDI describes the GPUs to a container engine. The host has no CDI specification or "
-        "an outdated one, or the engine (rootless, remote, an old podman) does not read its "
-        "folder.",
+        means="The host has no CDI specification of its GPUs or an outdated one, or the engine "
+        "(rootless, remote, an old podman) does not read its folder.",
         text="Create the CDI specification on the host, and again after every driver update. The "
         "host needs the driver and nvidia-container-toolkit",
         # Source: NVIDIA Container Toolkit documentation, CDI support.
@@ -335,8 +319,8 @@ CAUSES = (
         title="The container gets no GPU: {problem:.100}",
         means="Before a container starts, the toolkit queries the host's driver and mounts the "
         "driver's files and devices.",
-        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
-        "check which GPUs and folders the container is given",
+        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
+        "which GPUs and folders the container is given",
         symptom=True,
         way=_toolkit,
         says=(
@@ -348,11 +332,10 @@ CAUSES = (
         "container-runtime-not-default",
         by_check=True,
         title="The node's container runtime does not start this pod with the nvidia runtime",
-        means="The toolkit is installed, but the engine that starts the pods does not use it: it "
-        "was configured for another engine, or the engine was not restarted.",
-        text="Configure nvidia-container-toolkit for the node's own container engine, and "
-        "restart that engine. As an alternative, set `runtimeClassName: nvidia` for the pod, if "
-        "the engine has a runtime with that name",
+        means="The toolkit is installed, but the engine that starts the pods was not configured "
+        "or not restarted.",
+        text="Configure nvidia-container-toolkit for the node's own container engine, and restart "
+        "that engine. Or set `runtimeClassName: nvidia` for the pod",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
         needs_root=True,
         commands=lambda context: node_commands(context),
@@ -364,15 +347,11 @@ CAUSES = (
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none of them reads /etc/docker/daemon.json.",
-        text="Install nothing. Check which daemon your `docker` command talks to. The context "
-        "`default` is the host's own daemon (`docker context use default`). Restart that daemon "
-        "if it has not been restarted since the runtime was configured. Docker Desktop on Linux "
-        "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
-        "the toolkit with --config=$HOME/.config/docker/daemon.json",
+        text="Install nothing. The context `default` is the host's own daemon (`docker context "
+        "use default`): restart that daemon if it was not restarted since the runtime was "
+        "configured. Docker Desktop on Linux and docker from snap cannot pass a GPU to a "
+        "container. For rootless docker, configure the toolkit with "
+        "--config=$HOME/.config/docker/daemon.json",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
-        look=(
-            "docker context ls",
-            "docker info --format '{{{{.OperatingSystem}}}}: {{{{.Runtimes}}}}'",
-        ),
     ),
 )  # fmt: skip

@@ -59,7 +59,7 @@ def _drivers_own(context: RuleContext) -> Lines:
     folder on LD_LIBRARY_PATH, or the copy of another driver version."""
     folder = context.snapshot.container.cuda_compat_path or ""
     if folder and folder in (context.snapshot.environment.get("LD_LIBRARY_PATH") or ""):
-        return paste.without_folders(context, paste.escaped_for_grep(folder))
+        return paste.without_folders(context, folder)
     path, version = context.driver.libcuda_path or "", context.driver.version
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
     # driver version.
@@ -86,20 +86,14 @@ def _chosen(context: RuleContext) -> Lines:
     return ()
 
 
-DESKTOP_PROFILE = (
-    r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
-    r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
-)
-"""A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
-
 CAUSES = (
     Cause(
         "libcuda-missing",
         by_check=True,
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
-        means="nvidia-smi works without these libraries. Driver packages for servers, and "
-        "containers, sometimes don't include the compute libraries. An interrupted installation leaves files of two "
-        "versions.",
+        means="nvidia-smi works without it. Driver packages for servers, and containers, "
+        "sometimes lack the compute libraries, and an interrupted installation leaves files of "
+        "two versions.",
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
         "nvidia-driver-cuda-libs). Start a container again with `-e "
         "NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
@@ -115,18 +109,13 @@ CAUSES = (
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         symptom=True,
         asks=(alike.LIST_GPUS,),
-        look=(
-            "nvidia-smi -L",
-            'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
-        ),
     ),
     Cause(
         "os-call-failed",
         title="A system call of the CUDA driver failed (error {code})",
         means="Device nodes are missing or not accessible, or cgroup rules, seccomp rules or "
         "limits block the call.",
-        text="If the program runs in a container, start the container again, because it may have lost "
-        "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
+        text="Start a container again, because it may have lost the device nodes. Outside "
         "containers, create the device nodes, and check their owner and group",
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
@@ -139,7 +128,7 @@ CAUSES = (
         title="The NVSwitch fabric is not ready on {who}",
         means="On systems with NVSwitch, the Fabric Manager version must match the driver version "
         "exactly.",
-        text="Install the Fabric Manager version that matches the driver exactly, and start it",
+        text="Install the Fabric Manager version of the driver, and start it",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         asks=("nvidia-smi -q | grep -A 3 Fabric",),
         says=(
@@ -155,8 +144,8 @@ CAUSES = (
         "libcuda-driver-mismatch",
         certain_if=proofs.message_states_it,
         title="The loaded libcuda does not match the loaded kernel driver (error {code})",
-        means="The loader finds an old or mounted copy of libcuda, or the library of "
-        "cuda-compat, before the driver's own libcuda.",
+        means="The loader finds an old or mounted copy, or the library of cuda-compat, before the "
+        "driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
         commands=_drivers_own,
@@ -168,9 +157,8 @@ CAUSES = (
         "forward-compat-unsupported",
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
-        means="Forward compatibility works only on data centre GPUs, and only with some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
-        "cuda-compat is for data centre GPUs only",
+        "cuda-compat works only on data centre GPUs, and only with some drivers",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=_drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -180,9 +168,9 @@ CAUSES = (
         "mps-server",
         by_check=True,
         title="The CUDA MPS daemon refuses this process",
-        means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
-        "not ready, or has too many clients.",
-        text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
+        means="The daemon, which shares the GPU among programs, belongs to another user, is not "
+        "ready, or has too many clients.",
+        text="Stop the MPS daemon, or use the GPU as the user that started it",
         # Source: NVIDIA, "Multi-Process Service".
         says=(says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),),
         commands=("echo quit | nvidia-cuda-mps-control",),
@@ -202,10 +190,10 @@ CAUSES = (
         "cuda-unknown-error",
         check=CheckCommand('nvidia-smi -L; python -c "import torch; torch.cuda.init()"', "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"),
         title="CUDA does not start: unknown error ({code})",
-        means="Often the nvidia_uvm kernel module is in a bad state after suspend, so CUDA does not "
-        "start although `nvidia-smi` works.",
-        text="On Linux, reload the nvidia_uvm module and restart the program. If reloading the "
-        "module does not help, reboot",
+        means="Often the nvidia_uvm kernel module is in a bad state after suspend, although "
+        "`nvidia-smi` works.",
+        text="On Linux, reload the nvidia_uvm module and restart the program. If that does not "
+        "help, reboot",
         asks=(alike.NODES,),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
@@ -228,8 +216,8 @@ CAUSES = (
         certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
         "contains that stub",
-        means="The stub libcuda is only for linking programs on a machine without a driver, and "
-        "cannot run them.",
+        means="The stub is only for linking programs on a machine without a driver, and cannot "
+        "run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
@@ -281,10 +269,10 @@ CAUSES = (
         title="This user has no permission to open {node}",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
-        text="Join the group that owns the device nodes (the command below shows the group), and "
-        "log out and in again. If the group is root, an administrator or a setting "
-        "(NVreg_DeviceFileMode) restricted access: by default, every user can open the nodes. "
-        "`sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` opens them until the next boot",
+        text="Join the group that owns the device nodes (the command below shows it), and log out "
+        "and in again. If the group is root, an administrator or a setting (NVreg_DeviceFileMode) "
+        "restricted access. `sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` "
+        "opens them until the next boot",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl | grep -vx root)" "$USER"',),
@@ -311,11 +299,11 @@ CAUSES = (
         by_check=True,
         title="{who}: {what}",
         plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
-        means="NVML counts GPUs but CUDA counts MIG instances, so torch's index is too large. If "
-        "you do not select an instance, CUDA uses only the first one, and no GPU without MIG.",
+        means="NVML counts GPUs but CUDA counts MIG instances, and uses only the first one unless "
+        "you select another.",
         text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
-        "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
-        "program uses the GPUs: `sudo nvidia-smi -mig 0`",
+        "UUIDs of GPUs without MIG. Or turn MIG off as administrator while no program uses the "
+        "GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
         explains=("invalid-device-ordinal",),
         commands=_chosen,
@@ -331,12 +319,11 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Exclusive_Process"),
         title="{who}: its compute mode does not allow another CUDA program",
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
-        means="The compute mode Exclusive_Process allows one process at a time, and another process uses the GPU. The mode "
-        "Prohibited allows none.",
+        means="The mode Exclusive_Process allows one process at a time, and Prohibited allows "
+        "none.",
         text="End the other process, or set the compute mode to default. If no process uses the GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
-        look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
         formerly=("compute-mode-prohibited",),
     ),
@@ -346,17 +333,12 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
-        means="vGPU profiles A and B do not support compute. Without a licence, a profile Q or C "
-        "starts at full speed, and 20 minutes later falls to almost none.",
+        means="vGPU profiles A and B do not support compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
         "for it",
-        look=("nvidia-smi -q | grep -i license",),
         # Source: NVIDIA, "Virtual GPU Software User Guide".
-        explains=("compute-mode-prohibited",),
         says=(
             says("device context 801", code="801"),
-            says(rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported", code="801"),
-            says(rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}", code="801"),
         ),
     ),
     Cause(
@@ -366,7 +348,6 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
-        means="Without a licence, the driver reduces the vGPU's performance step by step.",
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
@@ -375,7 +356,6 @@ CAUSES = (
             "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
         ),
         commands=("sudo systemctl restart nvidia-gridd",),
-        look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         says=(
             r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
             says(r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)", example="nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)"),
@@ -387,8 +367,7 @@ CAUSES = (
         by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-        means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
-        "does not exist.",
+        means="There are more ranks (processes of a job) than GPUs, or an index is too large.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         asks=(alike.LIST_GPUS,),
         says=(
@@ -398,6 +377,5 @@ CAUSES = (
             says(r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)", example="RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location"),
             "device id must be in the range",
         ),
-        look=("nvidia-smi -L",),
     ),
 )  # fmt: skip

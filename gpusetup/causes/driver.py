@@ -7,7 +7,7 @@ Sources, where a record names no other: NVML API reference, nvmlReturn_t.
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
 from gpusetup.evidence.places import (
@@ -18,7 +18,6 @@ from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
-from gpusetup.model.versions import parsed
 
 
 def _switch_on(context: RuleContext) -> Lines:
@@ -31,27 +30,12 @@ def _switch_on(context: RuleContext) -> Lines:
 
 
 HYBRID_ON = {
-    "bbswitch": "echo ON | sudo tee /proc/acpi/bbswitch",
     "prime-select": "sudo prime-select on-demand",
-    "asusctl": "supergfxctl --mode Hybrid",
     "supergfxctl": "supergfxctl --mode Hybrid",
     "envycontrol": "sudo envycontrol --switch hybrid",
     "system76-power": "sudo system76-power graphics hybrid",
-    "optimus-manager": "optimus-manager --switch hybrid",
 }
 """The tool that switched the GPU off -> the command that switches it on."""
-
-
-def image_brings_the_library(context: RuleContext) -> bool:
-    """Whether a text about an image shows a library that is newer than the host's driver.
-
-    On a host, an update can also leave a library that is newer than the loaded module. In that
-    case, a restart helps, and the text names no image.
-    """
-    library, host = context.driver.library_version, context.driver.version
-    if not (library and host and events(context, "image-named")):
-        return False
-    return parsed(library) > parsed(host)
 
 
 CAUSES = (
@@ -65,9 +49,9 @@ CAUSES = (
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
-        means="Each major CUDA version (11, 12, 13) has a minimum driver version. A driver at or "
-        "above it runs every minor version, too. For example, on Linux CUDA 12 needs driver 525 or newer, "
-        "and CUDA 13 needs driver 580.",
+        means="Each major CUDA version has a minimum driver version, and a driver at or above it "
+        "runs every minor version too: on Linux CUDA 12 needs driver 525 or newer, and CUDA 13 "
+        "needs driver 580.",
         text="Update the driver, or install a torch build for an older CUDA",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
@@ -87,9 +71,8 @@ CAUSES = (
         check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
         title="{who}: there is no NVIDIA driver",
         plain="gpusetup found no NVIDIA driver",
-        means="The kernel module of NVIDIA's driver is not loaded, and none of its libraries and "
-        "programs is installed. PyTorch includes its own CUDA libraries but not the driver, so "
-        "you install the driver separately.",
+        means="No kernel module, library or program of NVIDIA's driver is there. PyTorch includes "
+        "its own CUDA libraries but not the driver.",
         text="Install your distribution's driver package and reboot",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
@@ -113,7 +96,6 @@ CAUSES = (
             says(r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)", tool="envycontrol"),
             says(r"prime-select query\W{0,4}(?P<mode>intel|amd)\b", tool="prime-select", example="$ prime-select query\namd"),
             says(r"system76-power graphics\W{0,4}(?P<mode>integrated)", tool="system76-power", example="$ system76-power graphics\nintegrated"),
-            says(r"bbswitch.{0,80}? [0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch", example="$ cat /proc/acpi/bbswitch\n0000:01:00.0 OFF"),
             says(r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)", tool="modprobe", unless=r"nouveau", example="/etc/modprobe.d/a.conf: blacklist nvidia-drm"),
             says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau", example="$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false"),
         ),
@@ -124,8 +106,8 @@ CAUSES = (
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
-        "Secure Boot rejects a module whose key is not enrolled. doctor does not load a module "
-        "itself, so if your driver loads on demand, run `nvidia-smi` once.",
+        "Secure Boot rejects a module whose key is not enrolled. If your driver loads on demand, "
+        "run `nvidia-smi` once.",
         text="Load or rebuild the module, block nouveau, or reboot",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
@@ -148,12 +130,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The NVIDIA driver's kernel module was not built for the running kernel",
-        means="Usually the kernel is newer than the driver: a driver builds only for kernels that "
-        "existed when it was released. In other cases, kernel headers or a compiler (gcc, make) "
-        "are missing (see make.log).",
+        means="Usually the kernel is newer than the driver, which builds only for kernels that "
+        "existed when it was released. In other cases, kernel headers or a compiler are missing "
+        "(see make.log).",
         text="Install the headers for this kernel, and a driver that supports the kernel. If the "
-        "GPU needs an old driver branch, use an older kernel. As a workaround, boot the previous "
-        "kernel",
+        "GPU needs an old driver branch, use an older kernel",
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
         # A person may list a GPU that has no driver. nvidia-smi prints the driver's version with
@@ -210,8 +191,8 @@ CAUSES = (
         plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
         "may crash or hang.",
-        text="Reboot. If the driver only takes a long time to start its GPUs, let doctor wait "
-        "longer (`--timeout 120`)",
+        text="Reboot. If the driver only takes long to start its GPUs, let doctor wait longer "
+        "(`--timeout 120`)",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         explains=("gpu-does-not-answer",),
@@ -236,10 +217,10 @@ CAUSES = (
         "nvml-init-failed",
         title="The driver's NVML does not start: {problem}",
         plain="The driver's NVML does not start: it returns an unknown error (code 999)",
-        means="On a host, the device nodes or the nvidia_uvm module are often in a bad state "
-        "after suspend or a driver update. In a container, the usual reason is that the "
-        "container has lost access to its devices.",
-        text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly the version of its kernel module",
+        means="The device nodes or the nvidia_uvm module are often in a bad state after suspend "
+        "or a driver update. A container has usually lost access to its devices.",
+        text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly "
+        "the version of its kernel module",
         symptom=True,
         where=(
             lambda context: (
@@ -258,33 +239,19 @@ CAUSES = (
         certain_if=no(IN_A_CONTAINER),
         check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
-        means="Usually an update replaced the driver's packages while the old kernel module stayed "
-        "loaded, so the two no longer match.",
-        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that uses"
-        " the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
+        means="Usually an update replaced the driver's packages while the old kernel module "
+        "stayed loaded.",
+        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that "
+        "uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
         "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
-        "container, restart the container instead, and keep driver packages out of its image. "
-        "If a reboot changes nothing, reinstall the driver",
+        "container, restart the container instead, and keep driver packages out of its image. If "
+        "a reboot changes nothing, reinstall the driver",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer", "gpu-does-not-answer",
             "forward-compat-unsupported", "libcuda-driver-mismatch",
         ),
         commands=("sudo reboot",),
-        look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
-        cases=(
-            Message(
-                where=(image_brings_the_library,),
-                title="The image contains libraries of a different driver from the host's",
-                means="The container toolkit puts the host's own driver libraries into each "
-                "container. Libraries that come with the image are loaded instead and do not "
-                "match.",
-                text="Remove the driver's libraries from the image (packages such as libnvidia-* "
-                "and nvidia-utils), or use an image without them. You do not need to restart the "
-                "host or change its driver",
-                commands=(),
-            ),
-        ),
         says=(
             r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
             says(r"nvml error: driver/library version mismatch", place="host"),
@@ -297,13 +264,11 @@ CAUSES = (
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. A cluster job that did not request a GPU sees none; request one first (Slurm: "
-        "`--gres=gpu:1`).",
-        text="Shut the machine down fully and start it again. If a full restart does not help, "
-        "reinstall the driver with the modules that the GPU needs (open or closed)",
+        "space. A cluster job that did not request a GPU sees none.",
+        text="Shut the machine down fully and start it again. If that does not help, reinstall "
+        "the driver with the modules that the GPU needs (open or closed)",
         # Source: messages of NVIDIA's open kernel modules.
         commands=drivers.driver_commands,
-        look=("sudo dmesg | grep -i nvrm",),
         needs_root=True,
         needs_reboot=True,
         asks=(alike.KERNEL_LOG,),

@@ -23,8 +23,7 @@ from gpusetup.evidence.context import (
     on,
     says_nothing_else,
 )
-from gpusetup.fixes import paste, system_packages
-from gpusetup.fixes.drivers import cuda_repository
+from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (
     COMPILED_MODULE,
@@ -72,15 +71,6 @@ def extension_of(messages: Events) -> str | None:
             return module
     return None
 
-
-KERNEL_PACKAGES = (
-    r"(?:bitsandbytes|flash_attn|xformers|sgl_kernel|vllm|sglang|aiter|apex|deepspeed|exllamav2"
-    r"|causal_conv1d|mamba_ssm|torch_scatter|torch_sparse|torch_cluster|torchao|auto_gptq|gptqmodel"
-    r"|awq_ext|transformer_engine|spconv|ctranslate2|onnxruntime|llama_cpp)"
-)
-"""The folders of packages whose compiled libraries contain kernels for GPUs."""
-OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nccl|gemm|quant))\w+"
-"""A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
 
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 
@@ -131,10 +121,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
-    by_the_system = bool(commands) and not _by_conda(context)
-    return Fix(
-        text=sentence, commands=commands, looks=() if cuda else question, needs_root=by_the_system
-    )
+    return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 
 ASKED_OF_TORCH = (
@@ -160,14 +147,6 @@ def _torch_was_asked(context: RuleContext) -> bool:
     return bool(is_about_torch or events(context, *ASKED_OF_TORCH))
 
 
-WHEELS_NEED_NONE = (
-    "torch's wheels include all parts of CUDA that they need, so you do not need nvcc to use the "
-    "GPU. Only if you compile CUDA code yourself, install the toolkit of torch's CUDA version "
-    "and set CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which "
-    "sets CUDA_PATH)"
-)
-
-
 def _by_conda(context: RuleContext) -> bool:
     """Whether conda installs the toolkit, so that no root rights are needed."""
     if context.snapshot.conda.prefix:
@@ -176,20 +155,14 @@ def _by_conda(context: RuleContext) -> bool:
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that install the toolkit of one CUDA version and set the variable that tells
-    builds where it is."""
+    """The commands that set the variable which tells builds where the toolkit of one CUDA version
+    is; in conda's environments, they also install it."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):
         home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
-    package = f"cuda-toolkit-{minor.replace('.', '-')}"
-    return (
-        *cuda_repository(context.os),
-        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
-        *paste.toolkit_home(context, minor),
-        *lines("nvcc --version"),
-    )
+    return (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
 
 
 CAUSES = (
@@ -198,11 +171,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
         plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
-        means="FlashAttention 2 needs an Ampere GPU (compute capability 8.0) or newer, and "
-        "version 1 needs Turing (7.5) or newer.",
-        text='Use torch\'s own attention instead: attn_implementation="sdpa" in transformers, '
-        "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
-        "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
+        means="FlashAttention 2 needs compute capability 8.0 (Ampere), version 1 needs 7.5 "
+        "(Turing).",
+        text="Use torch's own attention: attn_implementation=\"sdpa\" in transformers, no "
+        "--flash-attn in trainers. You can uninstall flash-attn. On Turing GPUs, you can use "
+        "version 1 (`flash-attn<2`)",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         commands=("pip uninstall -y flash-attn",),
         says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
@@ -213,12 +186,11 @@ CAUSES = (
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
-        means="A compiled extension, for example flash-attn, fits only the torch release and the "
-        "CUDA version that it was compiled for, so updating torch breaks it.",
+        means="A compiled extension fits only the torch release and the CUDA version that it was "
+        "compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
-        explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
         commands=rebuild_of("extension-abi-mismatch"),
         look=(alike.TORCHS_CUDA,),
@@ -234,11 +206,10 @@ CAUSES = (
             Message(
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
-                '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). As '
-                "an alternative, reinstall flash-attn without its cache: its installer downloads "
-                "the wheel for this torch, CUDA and Python if the project has one "
-                "(https://github.com/Dao-AILab/flash-attention/releases), and otherwise builds "
-                "from source, which may take hours",
+                '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). Or '
+                "reinstall flash-attn without its cache: its installer downloads the wheel for "
+                "this torch, CUDA and Python if there is one, and otherwise builds from source, "
+                "which may take hours",
                 commands=(
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
                     "flash-attn",
@@ -256,9 +227,6 @@ CAUSES = (
             says(rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol"),
             says(rf"dlopen\((?:[^()]{{0,200}}/)?(?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})(?:\.[\w-]{{1,40}}){{0,3}}, \w{{1,10}}\): Symbol not found: (?P<symbol>{TORCH_SYMBOL})", "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
             says(rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
-            # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
-            # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
             says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)", example="ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
         ),
     ),
@@ -280,10 +248,9 @@ CAUSES = (
         title="The package's sources, its compiler or nvcc are too old for torch's headers",
         means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
         "torch 2.14. torch 1.11 removed the THC headers; ATen and c10 replace them.",
-        text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its setup.py. "
-        "Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of torch's "
-        "CUDA (set CUDA_HOME). As an alternative, install the torch release that the extension was "
-        "written for",
+        text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its "
+        "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of "
+        "torch's CUDA. Or install the torch release that the extension was written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         look=(*WHICH_CUDA, "g++ --version"),
         says=(
@@ -303,10 +270,9 @@ CAUSES = (
         ),
         title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
-        means="Every CUDA toolkit supports C++ compilers up to a certain version.",
         text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
-        "an older MSVC toolset in its installer, and build in that toolset's prompt). As an "
-        "alternative, use a newer toolkit with the same CUDA major version as torch",
+        "an older MSVC toolset, and build in its prompt). Or use a newer toolkit with the same "
+        "CUDA major version as torch",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
@@ -359,8 +325,8 @@ CAUSES = (
         ),
         title="A package must be compiled, but there is no C++ compiler",
         means="There is no wheel for this Python and system, so the installer tries to compile it.",
-        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
-        "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
+        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "
+        "and Ubuntu: build-essential), or a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.
         commands=lambda context: () if on(context, "linux") else BUILD_TOOLS,
         needs_root=True,
@@ -375,17 +341,29 @@ CAUSES = (
             says(r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}", example="gcc: error trying to exec 'cc1plus': execvp: No such file or directory"),
             says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton", example="running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'"),
             says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b", example="sh: 1: g++: not found"),
+            says("ninja is required to load", tool="ninja"),
+            says(r"No such file or directory: '(?:\S{1,160}/)?ninja'", example="FileNotFoundError: [Errno 2] No such file or directory: 'ninja'", tool="ninja"),
         ),
+        cases=(
+            Message(
+                having={"tool": "ninja"},
+                title="torch builds extensions with ninja, but ninja is not installed",
+                text="Install ninja into this environment, and build in a shell where it is active",
+                commands=("pip install ninja",),
+            ),
+        ),
+        formerly=("ninja-missing",),
     ),
     Cause(
         "extension-not-built",
-        refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "source-checkout-imported"),),
+        refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "module-shadowed"),),
         title="The compiled part of {module} is missing",
-        means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
-        "variant of the extension without compiled operators is installed.",
-        text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
-        "on a machine where the GPU is visible, and read the build's output. Without a GPU, set "
-        "TORCH_CUDA_ARCH_LIST to the GPU's architecture",
+        means="The build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
+        "variant without compiled operators is installed.",
+        text="Rebuild the extension with the nvcc of torch's CUDA version, where the GPU is "
+        "visible, and read the build's output. Without a GPU (`docker build`, a login node), set "
+        "TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
+        "torch.cuda.get_device_capability() prints it there",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
         # torch/utils/cpp_extension.py.
         commands=rebuild_of("extension-not-built"),
@@ -403,39 +381,31 @@ CAUSES = (
             says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C", example="AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
             says(CPU_PART, module="bitsandbytes", example="Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file"),
+            says(r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected", sees="no GPU"),
+            says(r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range", sees="no GPU"),
         ),
-    ),
-    Cause(
-        "build-without-gpu",
-        title="torch sees no GPU, so it cannot choose the architecture of the extension",
-        means="Without TORCH_CUDA_ARCH_LIST, torch builds for the GPUs that it sees. torch sees "
-        "no GPU in `docker build`, on a login node, or if the driver does not respond.",
-        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run the "
-        "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
-        "the architecture",
-        # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
-        commands=paste.architectures_for_build,
-        says=(
-            r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
-            r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+        cases=(
+            Message(
+                having={"sees": "no GPU"},
+                title="torch sees no GPU, so it cannot choose the architecture of the extension",
+            ),
         ),
+        formerly=("build-without-gpu",),
     ),
     Cause(
         "cuda-toolkit-mismatch-extension-build",
         certain_if=proofs.both_are_read("cuda-toolkit-mismatch-extension-build", "nvcc", "torch"),
         title="nvcc and torch have different CUDA versions, so extensions that you build here do "
         "not work",
-        means="An extension must be compiled with torch's CUDA version, or at least with the "
-        "same major version.",
-        text="Build with the nvcc of torch's CUDA version: install that toolkit if it is "
-        "missing, and set CUDA_HOME to it",
+        text="Build with the nvcc of torch's CUDA version (at least the same major version): "
+        "install that toolkit if it is missing, and set CUDA_HOME to it",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
         way=one_cuda,
-        beside_torch="Check which nvcc the build uses (`which -a nvcc`, `nvcc --version`): an "
-        "older toolkit does not support a newer GPU. Put the bin folder of a newer toolkit first "
-        "on PATH, delete the build folder, and build again",
+        beside_torch="Check which nvcc the build uses (`which -a nvcc`): an older toolkit does "
+        "not support a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete the "
+        "build folder, and build again",
         says=(
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
@@ -447,25 +417,12 @@ CAUSES = (
         ),
     ),
     Cause(
-        "cuda-home-unset",
-        by_check=True,
-        title="The CUDA toolkit is installed, but the build does not find it: {fact}",
-        means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
-        text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
-        "in which you build",
-        # Source: torch/utils/cpp_extension.py, _find_cuda_home.
-        commands=lambda context: paste.toolkit_home(context, context.snapshot.toolkit.nvcc),
-    ),
-    Cause(
         "cuda-toolkit-missing",
         check=CheckCommand("nvcc --version", "bash: nvcc: command not found"),
-        refuted_by=(Refutation(facts.toolkit_is_there, "cuda-home-unset"),),
         title="The build needs a CUDA toolkit and cannot find one",
-        means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc), and "
-        "building an extension from source needs the compiler.",
+        means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc).",
         text="Run `gpusetup resolve NAME` to look for a prebuilt wheel of the extension. If the "
-        "extension is optional, do not install it. If a package needs the toolkit when it is "
-        "imported, update that package. To build the extension, install the CUDA toolkit of "
+        "extension is optional, do not install it. To build it, install the CUDA toolkit of "
         "torch's CUDA version and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
         explains=("build-isolation-no-torch",),
@@ -473,9 +430,19 @@ CAUSES = (
         way=_toolkit,
         cases=(
             Message(
+                where=(lambda context: bool(context.snapshot.toolkit.nvcc),),
+                title="The CUDA toolkit is installed, but the build does not find it",
+                text="Do not install another toolkit. Set CUDA_HOME to the installed one, in the "
+                "shell in which you build",
+                # Source: torch/utils/cpp_extension.py, _find_cuda_home.
+                commands=lambda context: paste.toolkit_home(context, context.snapshot.toolkit.nvcc),
+            ),
+            Message(
                 where=(_torch_was_asked,),
                 title="nvcc is not installed, or not on PATH",
-                text=WHEELS_NEED_NONE,
+                text="torch's wheels include all parts of CUDA that they need, so you do not need "
+                "nvcc to use the GPU. Only if you compile CUDA code yourself, install the toolkit "
+                "of torch's CUDA version and set CUDA_HOME to it",
                 only=Severity.NOTE,
             ),
         ),
@@ -491,17 +458,6 @@ CAUSES = (
             says(r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b", example="FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'"),
             says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
         ),
-    ),
-    Cause(
-        "ninja-missing",
-        title="torch builds extensions with ninja, but ninja is not installed",
-        means="torch.utils.cpp_extension.load looks for ninja on PATH.",
-        text="Install ninja into this environment, and start the build from a shell in which the "
-        "environment is active",
-        commands=("pip install ninja",),
-        says=(
-            "ninja is required to load",
-            says(r"No such file or directory: '(?:\S{1,160}/)?ninja'", example="FileNotFoundError: [Errno 2] No such file or directory: 'ninja'"),
-        ),
+        formerly=("cuda-home-unset",),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS, CAPABILITY
@@ -43,7 +43,7 @@ CAUSES = (
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
-        explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+        explains=("driver-not-loaded",),
         commands=("sudo reboot",),
         asks=(alike.KERNEL_LOG,),
         says=(
@@ -59,8 +59,8 @@ CAUSES = (
         title="The system processor (GSP) of {who} does not respond",
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
-        "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
-        "for the nvidia module",
+        "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` for "
+        "the nvidia module",
         commands=("sudo reboot",),
         says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
     ),
@@ -69,10 +69,9 @@ CAUSES = (
         by_check=True,
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
-        means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
-        "if the GPU has one left.",
-        text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
-        "help, the GPU must be replaced",
+        means="A row of the GPU's memory is bad. A reset replaces it with a spare row, if one is "
+        "left.",
+        text="Reset the GPU or reboot. If that does not help, the GPU must be replaced",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
@@ -87,11 +86,12 @@ CAUSES = (
         "hardware-fault",
         by_check=True,
         title="{who} reported a fault: {what}",
-        means="A part of the GPU failed, for example a controller, a link or a power connector, or a CUDA kernel did not finish.",
-        text="Save the driver's report, then end the programs on the GPU and reset it, or reboot: the driver or the GPU's firmware may "
-        "have stopped. If the fault comes back, install another branch of the driver, remove overclocking, and check heat, power "
-        "and seating. If it comes back again, run NVIDIA's field diagnostic and have the GPU replaced",
-        explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
+        means="A part of the GPU failed, for example a controller, a link or a power connector, "
+        "or a CUDA kernel did not finish.",
+        text="Save the driver's report, then end the programs on the GPU and reset it, or reboot. "
+        "If the fault comes back, install another branch of the driver, remove overclocking, and "
+        "check heat, power and seating. If it comes back again, run NVIDIA's field diagnostic and "
+        "have the GPU replaced",
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
         look=BUG_REPORT,
@@ -113,8 +113,7 @@ CAUSES = (
         means="A bad address, an illegal instruction or a killed program causes these Xids. The "
         "GPU itself still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
-        "with this setting, the traceback shows it. `compute-sanitizer` finds the kernel too, but "
-        "slowly",
+        "with this setting, the traceback shows it",
         kind_of="cuda-program-error",
         failure=6,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -124,11 +123,10 @@ CAUSES = (
         by_check=True,
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
-        means="The GPU lowers its clocks to protect itself.",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
-        "designed. If the card and the power supply allow more power, raise the limit: `sudo "
-        "nvidia-smi -pl WATTS`",
+        "designed: if the card and the power supply allow more, raise it with `sudo nvidia-smi "
+        "-pl WATTS`",
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
     ),
     Cause(
@@ -137,23 +135,18 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
-        "link. After uncorrected PCIe errors, the GPU may fall off the bus.",
+        "link.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
         "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
-        "generation lower. If the errors fill the log, the kernel option `pcie_aspm=off` often "
-        "helps",
+        "generation lower. If they fill the log, the kernel option `pcie_aspm=off` often helps",
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
-        look=(
-            'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
-        ),
         says=(says(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)", example="41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)"),),
     ),
     Cause(
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
-        means="The GPU may have too little free memory for your program.",
         text="End the process that uses the memory",
         look=("nvidia-smi",),
     ),
@@ -162,27 +155,29 @@ CAUSES = (
         title="{who}: NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
-        "first). If the links stay inactive, check the bridge between the cards, their seating "
-        "and the board",
+        "first). If they stay inactive, check the bridge between the cards, their seating and the "
+        "board",
+        cases=(
+            Message(
+                # Source: NVML API reference, nvmlGpuFabricInfoV; "Fabric Manager User Guide".
+                having={"fabric": ""},
+                title="The NVSwitch fabric is not healthy on {who}",
+                text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric "
+                "Manager, then reset all GPUs of the board (`sudo nvidia-smi -r`). If the fault "
+                "remains, have the board examined",
+                commands=("sudo systemctl restart nvidia-fabricmanager",),
+                look=("nvidia-smi -q | grep -A 12 Fabric",),
+            ),
+        ),
+        explains=("nccl-error",),
+        says=(
+            # The block Health of `nvidia-smi -q`.
+            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True", fabric="unhealthy"),
+        ),
+        formerly=("fabric-unhealthy",),
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
-    ),
-    Cause(
-        "fabric-unhealthy",
-        title="The NVSwitch fabric is not healthy on {who}",
-        means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
-        text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric Manager, then reset all GPUs of the board "
-        "(`sudo nvidia-smi -r`). If the fault remains, have the board examined",
-        # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
-        kind_of="system-not-ready-fabric-manager",
-        explains=("nvlink-degraded", "nccl-error", "nccl-timeout"),
-        commands=("sudo systemctl restart nvidia-fabricmanager",),
-        look=("nvidia-smi -q | grep -A 12 Fabric", "sudo journalctl -u nvidia-fabricmanager -b"),
-        says=(
-            # The block Health of `nvidia-smi -q`.
-            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True"),
-        ),
     ),
     Cause(
         "bf16-unsupported",
@@ -192,7 +187,6 @@ CAUSES = (
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
         # Source: CUDA C++ Programming Guide, compute capabilities.
-        explains=("cuda-library-error",),
         says=(
             says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
             r"setup doesn't support bf16/gpu|bf16 mixed precision requires|bf16 is only supported on A100\+ GPUs",
@@ -230,7 +224,6 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("lspci | grep -iE 'vga|3d|display'", "00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 630 (Desktop)"),
         title="This machine has no NVIDIA GPU",
-        means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",

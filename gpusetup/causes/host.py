@@ -60,20 +60,17 @@ CAUSES = (
         certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
         check=CheckCommand("df -h /dev/shm  # in the container", "Filesystem      Size  Used Avail Use% Mounted on\nshm              64M   64M     0 100% /dev/shm"),
         title="/dev/shm is too small for DataLoader workers and NCCL",
-        means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), but by "
-        "default docker gives a container only 64 MiB of it.",
+        means="DataLoader workers and NCCL exchange data through /dev/shm, but by default docker "
+        "gives a container only 64 MiB of it.",
         text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
-        explains=("dataloader-worker-killed", "nccl-shm-error"),
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
                 title="Bus error: /dev/shm is too small, or a file that a worker reads is "
                 "incomplete",
-                text="First check how large /dev/shm is. If /dev/shm is small, start the "
-                "container with `--shm-size=8g`, or use num_workers=0. If /dev/shm is large, "
-                "shared memory is not the reason. In that case, look for a full disk, or for a "
-                "dataset that is damaged or on a network disk",
-                look=("df -h /dev/shm",),
+                text="First check how large /dev/shm is. If it is small, start the container with "
+                "`--shm-size=8g`, or use num_workers=0. If it is large, look for a full disk, or "
+                "for a dataset that is damaged or on a network disk",
             ),
             Message(
                 where=(IN_KUBERNETES,),
@@ -95,10 +92,9 @@ CAUSES = (
         by_check=True,
         certain_if=proofs.message_states_it,
         title="There is too little disk space to install torch",
-        means="torch's wheels need 3 GiB of disk space, and another 5 GiB once they are unpacked.",
         text="Clear the installers' caches, or move TMPDIR and the cache to a larger disk. An "
-        "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for "
-        "temporary files",
+        "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for temporary "
+        "files",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
         commands=making_room,
@@ -125,12 +121,10 @@ CAUSES = (
         "tf32-precision",
         check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
-        means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
-        "matrix products, and every torch uses it for convolutions. Your GPU, driver and torch "
-        "work.",
+        means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it for matrix products, "
+        "and every torch for convolutions.",
         text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
-        "torch.backends.cudnn.allow_tf32 = False, or call "
-        'torch.set_float32_matmul_precision("highest")',
+        "torch.backends.cudnn.allow_tf32 = False",
         only=Severity.NOTE,
         # Source: torch documentation, CUDA semantics.
     ),
@@ -146,14 +140,13 @@ CAUSES = (
             Message(
                 having={"signal": "segmentation|abort|floating"},
                 title="A DataLoader worker crashed: {signal}",
-                means="A compiled library that loads the data (an image or video decoder, "
-                "OpenCV, a tokenizer) stopped its process.",
-                text="Run it with num_workers=0 and `python -X faulthandler`. The first "
-                "`File` line that it prints shows the library that crashed: update that library",
+                means="A compiled library that loads the data (a decoder, OpenCV, a tokenizer) "
+                "stopped its process.",
+                text="Run it with num_workers=0 and `python -X faulthandler`. The first `File` "
+                "line that it prints shows the library: update it",
             ),
         ),
         # Source: torch/utils/data/_utils/signal_handling.py.
-        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(
             says(r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?]| by (?:a |an |the )?signal(?!(?:l?ed)?\W{0,3}(?:\d|Bus|Segm|Abort|Termin|Float|Illegal|Interrupt|Hangup|Unknown))(?!\w))", unless=r"\bif (?:the |a )?dataloader"),
             says(r"DataLoader worker \(pid\(?s?\)?:? ?[\d, ]+\) (?:is killed by signal: (?P<signal>Killed|Terminated|Segmentation fault|Aborted|Unknown signal)|exited unexpectedly)", "dataloader worker"),
@@ -163,13 +156,11 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="The computer's memory is full, or the container's memory limit is reached. The "
-        "GPU's memory is not the reason.",
+        means="The computer's memory or the container's memory limit is full, and not the GPU's "
+        "memory.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",
         # Source: Linux documentation, OOM killer.
-        explains=("dataloader-worker-killed",),
-        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         asks=(alike.HOST_MEMORY,),
         says=(
             says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes|DefaultCPUAllocator: not enough memory", example="RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12", who="torch"),
@@ -186,32 +177,12 @@ CAUSES = (
         "open-files-limit",
         certain_if=proofs.message_states_it,
         title="Too many open files: DataLoader workers share tensors through file descriptors",
-        means="Each tensor that a worker hands over keeps a file open.",
-        text="Raise the limit of open files in the shell that starts the program (docker: "
-        "`--ulimit nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf, "
-        "then log out and in again). Or share tensors through files: "
+        text="Raise the limit in the shell that starts the program (docker: `--ulimit "
+        "nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf). Or call "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
         commands=('ulimit -n "$(ulimit -Hn)"',),
         says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
-    ),
-    Cause(
-        "port-in-use",
-        certain_if=proofs.message_states_it,
-        title="The rendezvous port of the ranks ({port}) is in use",
-        means="Usually another training run uses the port, because torchrun always starts with "
-        "port 29500 by default.",
-        text="Give this run another port (`torchrun --master-port 29501`), or end the process "
-        "that listens on that port",
-        # Source: torch documentation, torchrun.
-        commands=("export MASTER_PORT=29501",),
-        look=("ss -ltnp",),
-        says=(
-            says(r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use", example="OSError: [Errno 98] Address already in use"),
-            says(r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)", example="[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use)."),
-            r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
-            says(r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use", example='File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use'),
-        ),
     ),
     Cause(
         "out-of-memory",
@@ -220,64 +191,58 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv", "name, memory.total [MiB], memory.used [MiB]\nNVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"),
         title="The GPU's memory is full",
         means="The model, its gradients and optimizer states, the activations and other programs "
-        "share the GPU's memory, and together they need more than it has.",
+        "share the GPU's memory.",
         text=training.STEPS,
         # Source: torch documentation, memory management.
-        explains=("gpu-check-failed", "cuda-library-error"),
         way=training.full_memory,
         cases=(
             # A Mac and other makers' GPUs have nothing that needs CUDA.
             Message(
                 where=(lambda context: has_nvidia(context) is False,),
-                text="For training, take these steps in order until the training fits: a smaller "
-                "batch with gradient accumulation, a lower precision (bfloat16, float16), gradient "
-                "checkpointing, LoRA, and last a smaller model. For inference, use smaller inputs "
-                "or a quantized model. End other programs on the GPU",
+                text="For training, take these steps in order until it fits: a smaller batch with "
+                "gradient accumulation, a lower precision (bfloat16, float16), gradient "
+                "checkpointing, LoRA, a smaller model. For inference, use smaller inputs or a "
+                "quantized model. End other programs on the GPU",
             ),
             Message(
                 having={"alone": ""},
-                text="This one tensor is larger than the whole GPU. Check its shape: for "
-                "example, attention that is written out by hand grows with the square of the "
-                "input's length. Use `scaled_dot_product_attention` or a shorter input. Memory "
-                "that other programs use is not the reason",
+                text="This one tensor is larger than the whole GPU. Check its shape: for example, "
+                "attention that is written out by hand grows with the square of the input's "
+                "length. Use `scaled_dot_product_attention` or a shorter input",
             ),
             Message(
                 having={"others": ""},
                 title="Other programs use {others} of the GPU's {total}",
-                text="End the program that uses the memory (often an earlier run that is still "
-                "there, or another notebook), or use another GPU. A smaller batch does not help "
-                "here",
+                text="End the program that uses the memory (often an earlier run or another "
+                "notebook), or use another GPU. A smaller batch does not help here",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"unused": ""},
                 title="CUDA could not allocate {asked} of GPU memory, although {unused} is free",
-                means="The numbers in the message show that there is enough GPU memory. On "
-                "Windows (and in WSL), GPU memory also needs the computer's memory and page "
-                "file, so their limit is reached first. On other systems, it is a limit of the "
-                "process.",
+                means="On Windows (and in WSL), GPU memory also needs the computer's memory and "
+                "page file, so their limit is reached first. On other systems, it is a limit of "
+                "the process.",
                 text="Watch the computer's memory while the program runs (Windows: the committed "
-                "memory in the Task Manager). Enlarge the page file, or let Windows manage it; "
-                "in WSL, raise `memory=` in %UserProfile%\\.wslconfig. A smaller batch does not "
-                "help",
-                look=("nvidia-smi",),
+                "memory in the Task Manager). Enlarge the page file; in WSL, raise `memory=` in "
+                "%UserProfile%\\.wslconfig. A smaller batch does not help",
             ),
             Message(
                 having={"short": "cache"},
                 title="The share of the GPU's memory that {engine} uses leaves too little for "
                 "its KV cache",
-                text="Lower the context length or the number of requests (vLLM: `--max-model-len`, "
-                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no "
-                "other program uses the GPU, let the server use a larger share of its memory "
-                "instead (vLLM: `--gpu-memory-utilization`; SGLang: `--mem-fraction-static`). If "
-                "the memory is still too small, use a quantized model or more GPUs",
+                text="Lower the context length or the number of requests (vLLM: "
+                "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
+                "`--max-running-requests`). If no other program uses the GPU, let the server use "
+                "a larger share of its memory (vLLM: `--gpu-memory-utilization`; SGLang: "
+                "`--mem-fraction-static`)",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"engine": "vLLM"},
-                text="When vLLM starts, it reserves a fixed share of the GPU's total memory "
-                "(`--gpu-memory-utilization`), but that much memory is not free. End the other "
-                "programs on the GPU, or lower `--gpu-memory-utilization`",
+                text="When vLLM starts, it reserves a share of the GPU's total memory "
+                "(`--gpu-memory-utilization`) that is not free. End the other programs on the "
+                "GPU, or lower it",
                 look=("nvidia-smi",),
             ),
             Message(
@@ -288,13 +253,11 @@ CAUSES = (
             ),
             Message(
                 where=(lambda context: bool(events(context, "ran-first")),),
-                text="The training computed steps before it failed, so it fits in principle, and "
-                "something later needed more: the longest batch, an evaluation, or memory that "
-                "grows because a loss or an output is kept with its graph (store `loss.item()` "
-                "and `out.detach()`). Run it under `gpusetup monitor`, which shows whether the "
-                "memory jumps or grows. If the longest batch is the reason, limit its length, or "
-                "use a smaller batch with gradient accumulation (32 = 8 x 4 trains in the same "
-                "way)",
+                text="The training computed steps before it failed, so something later needed "
+                "more: the longest batch, an evaluation, or a loss or output that is kept with "
+                "its graph (store `loss.item()` and `out.detach()`). Run it under `gpusetup "
+                "monitor`, which shows whether the memory jumps or grows. If the longest batch is "
+                "the reason, limit its length, or use a smaller batch with gradient accumulation",
                 look=("gpusetup monitor -- python train.py",),
             ),
         ),

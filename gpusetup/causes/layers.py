@@ -48,9 +48,6 @@ INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
-SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed")
-"""Findings that appear if the driver or a GPU is queried but something keeps it from answering."""
-
 NO_DRIVER = (
     "uvm-missing", "libcuda-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old",
     "nvml-init-failed", "driver-missing", "driver-not-loaded", "device-permission",
@@ -70,13 +67,6 @@ UNINSTALLABLE = (
 )  # fmt: skip
 """Errors in a later step of an installation that only follow from an earlier failed step."""
 
-NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing")
-"""Findings about programs whose fix is the program's own CUDA build."""
-
-KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
-
-NCCL_SAYS = ("nccl-error", "nccl-timeout")
-
 COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
@@ -84,19 +74,23 @@ OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: (*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
-    Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
+    # The fix of a program that finds no GPU is the program's own CUDA build.
+    Layer.NO_GPU: (
+        *NO_INIT, "program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing",
+    ),
     Layer.PLATFORM: (*UNINSTALLABLE,),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT, *SILENCE, "container-hook-failed", "gpu-init-failed", *KERNELS_FAIL,
-        *NCCL_SAYS,
+        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed",
+        "container-hook-failed", "gpu-init-failed", "cuda-library-error", "cuda-program-error",
+        "nccl-error",
     ),
     Layer.DRIVER: (*NO_INIT, *NO_DRIVER),
     Layer.READINESS: (*NO_DEVICE, *INIT_FAILS),
     Layer.INSTALL: (*UNINSTALLABLE,),
     Layer.WHEEL: (*BROKEN_TORCH, *COMPANIONS),
     Layer.LIBRARIES: ("torch-import-failed", "gpu-check-failed", "cuda-library-error"),
-    Layer.RUNNING: (*NCCL_SAYS,),
+    Layer.RUNNING: ("nccl-error",),
 }  # fmt: skip
 """A layer -> the later findings that every cause in this layer explains."""
 
@@ -111,7 +105,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.PLATFORM: ("no-wheel-for-platform",),
     Layer.PROCESS: (
-        "source-checkout-imported", "module-shadowed", "libcuda-stub", "wsl-linux-driver",
+        "module-shadowed", "libcuda-stub", "wsl-linux-driver",
         "cuda-visible-devices-hidden",
     ),
     Layer.BOUNDARY: (
@@ -139,40 +133,37 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
         "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
         "resolver-conflict", "package-not-found", "build-isolation-no-torch",
-        "cuda-toolkit-mismatch-extension-build", "cuda-home-unset", "cuda-toolkit-missing",
-        "compiler-too-new", "compiler-missing", "ninja-missing", "build-without-gpu",
-        "cxx-standard-too-old",
+        "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
+        "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
         "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
-        "two-torch-installs", "mixed-conda-pip", "torch-half-installed",
+        "mixed-conda-pip", "torch-half-installed",
         "rocm-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),
     Layer.LIBRARIES: (
-        "mkl-version-mismatch", "torch-lacks-device",
-        "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
+        "mkl-version-mismatch", "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
         "gpu-too-old-for-flash-attention",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
-        "triton-missing-windows", "library-missing", "library-not-mapped", "openmp-twice",
-        "static-tls-full",
+        "triton-missing-windows", "library-missing", "openmp-twice",
     ),
     Layer.RUNNING: (
-        "shm-too-small", "cuda-fork-reinit", "worker-cannot-pickle", "local-rank-argument",
-        "nccl-unavailable-windows", "libuv-missing", "port-in-use", "nccl-duplicate-gpu",
+        "shm-too-small", "cuda-fork-reinit", "local-rank-argument",
+        "nccl-unavailable-windows", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
         "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
-        "nccl-timeout", "nccl-error", "torch-sees-no-gpu",
+        "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),
     Layer.LOSSES: (
-        "vgpu-unlicensed", "power-thermal-throttle", "fabric-unhealthy", "nvlink-degraded",
+        "vgpu-unlicensed", "power-thermal-throttle", "nvlink-degraded",
         "pcie-degraded", "mixed-precision-no-gain", "conda-missing",
     ),
 }  # fmt: skip

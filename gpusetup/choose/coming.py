@@ -65,7 +65,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
         again = list(followers(machine, build))
         numpy = installed.get("numpy")
         # A constraint does not make an installer replace a numpy that is already installed.
-        if numpy and not takes_numpy(build.torch, numpy.version, catalog):
+        if numpy and not takes_numpy(build.torch, numpy.version):
             again.append(NUMPY_1)
         return Coming(
             family=tuple(name for name in FAMILY if name in members),
@@ -112,7 +112,8 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
-    """The newest build, which `install --upgrade` would install; None for another maker's GPUs."""
+    """The newest build, which `install --upgrade` would install; None for another maker's GPUs.
+    `root` is the root URL of torch's index or a mirror, without a login."""
     newest, installed = choice.newest, choice.installed
     build = newest.build if newest else None
     if build is None or (installed and crosses(installed.backend, build.backend)):
@@ -120,8 +121,9 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     # By itself, `--upgrade` takes the newest torch of any backend.
     torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)
     backend = () if choice.wish.backend == "auto" else ("--backend", choice.wish.backend)
+    mirror = () if root == INDEX_ROOT else ("--index", root)
     return Offer(
-        command=own_line("gpusetup", "install", *torch, *backend),
+        command=own_line("gpusetup", "install", *torch, *backend, *mirror),
         torch=build.torch,
         torchvision=build.torchvision,
         torchaudio=build.torchaudio,

@@ -20,8 +20,8 @@ from gpusetup.catalog.companion_table import (
     Project,
     companion_table,
     has_cuda,
+    older_than,
     row_of,
-    without,
 )
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
@@ -201,27 +201,27 @@ def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str
     return None
 
 
-NUMPY_1 = "numpy<2"
-"""The numpy versions with the ABI that torch before 2.3 was built for."""
+NUMPY_1, FIRST_FOR_NUMPY_2 = "numpy<2", "2.3.0"
+"""The numpy versions with the ABI that torch before 2.3 was built for (torch's release notes)."""
 
 
-def numpy_beside(torch: str, catalog: Catalog) -> str | None:
+def numpy_beside(torch: str) -> str | None:
     """`numpy<2` for a torch that was built before numpy 2; None if any numpy works."""
-    first = catalog.milestone("torch for numpy 1 and 2")
-    return NUMPY_1 if parsed(torch.partition("+")[0]) < parsed(first) else None
+    is_older = parsed(torch.partition("+")[0]) < parsed(FIRST_FOR_NUMPY_2)
+    return NUMPY_1 if is_older else None
 
 
-def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
+def takes_numpy(torch: str, numpy: str) -> bool:
     """Whether this torch works with this version of numpy."""
     # A torch that was built for numpy 2 also runs with numpy 1.
-    return parsed(numpy).major < 2 or numpy_beside(torch, catalog) is None
+    return parsed(numpy).major < 2 or numpy_beside(torch) is None
 
 
 def limits_beside(
     catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Constraints that make an installer skip releases which do not work with a build, such as
-    `torchcodec!=0.9.*`.
+    """Constraints that make an installer skip newer releases which do not work with a build, such
+    as `torchcodec<0.14`.
 
     `on_torch_index` contains the packages that will be installed from torch's own index. Any other
     package comes from the default index, even as a dependency.
@@ -234,9 +234,9 @@ def limits_beside(
             for row in project.rows
             if why_row_differs(project, row, build, catalog, of_torch_index=is_own)
         ]
-        limits += without(project, rows)
+        limits += older_than(project, rows)
     # torch's wheels do not declare which numpy they need.
-    numpy = numpy_beside(build.torch, catalog)
+    numpy = numpy_beside(build.torch)
     return (*limits, numpy) if numpy else tuple(limits)
 
 

@@ -19,14 +19,8 @@ from gpusetup.model.versions import parsed
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """All reasons why a build does not fit, separated by `; `; None if it fits.
-
-    If the request itself excludes the build, no other reason is given.
-    """
-    if not question.takes(build.torch):
-        return f"is not the torch asked for ({question.wish.torch})"
-    if question.backend not in ("auto", build.backend):
-        return f"is not the backend asked for ({question.backend})"
+    """All reasons why a build that the request allows does not fit, separated by `; `; None if it
+    fits."""
     reasons = (
         *_against_the_system(build, question),
         why_driver_is_too_old(build, question),
@@ -56,6 +50,11 @@ def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[
         yield f"needs macOS {build.macos}, found {host.macos}"
 
 
+FIRST_WITH_MINORS = 11
+"""The first CUDA major version of which a driver also supports newer minor versions. Before, it
+supports no CUDA newer than its own."""
+
+
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the NVIDIA driver does not support the build's CUDA version."""
     host, catalog, cuda = question.host, question.catalog, build.cuda
@@ -64,9 +63,7 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     serves = True
     if host.driver_cuda:
         needed, supported = release(cuda), release(host.driver_cuda)
-        # Before CUDA 11, a driver supports no CUDA newer than its own. Since then, only the major
-        # version must match.
-        parts = 1 if needed[0] >= catalog.minors_serve_from else 2
+        parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
         serves = supported[:parts] >= needed[:parts]
     # With cuda-compat and on a Jetson, the driver's version number does not tell which CUDA version
     # it supports. So the CUDA version that it reports decides.
@@ -119,15 +116,16 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
         return next(filter(None, reasons), None)
     # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one
     # kind are named once.
+    codes = (*build.kernels, *build.ptx)
     without_kernels = dict.fromkeys(
-        f"{gpu.name} ({gpu.compute_capability})"
+        f"{gpu.name} ({capability})"
         for gpu in host.gpus
-        if gpu.compute_capability and not served_by(build, gpu.compute_capability, host.driver_cuda)
+        if (capability := gpu.compute_capability)
+        and not served_by(codes, capability, build.cuda, host.driver_cuda)
     )
     if build.cuda is None or not without_kernels:
         return None
-    codes = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(without_kernels)}, only for {codes}"
+    return f"has no kernel for {', '.join(without_kernels)}, only for {' '.join(codes)}"
 
 
 def _against_the_kind(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -155,9 +153,8 @@ def first_reason(question: BuildQuestion) -> str:
         # A CPU build is no reason on a machine with a GPU.
         if question.host.presence == "some" and _against_the_kind(build, question):
             continue
-        reason = why_not(build, question)
-        if reason and question.takes(build.torch) and question.backend in ("auto", build.backend):
-            objections.append(reason)
+        reason = why_not(build, question) if question.allows(build) else None
+        objections += [reason] if reason else []
     if not objections:
         return "has no build on any index for this platform"
     reason = min(objections, key=lambda text: text.count("; ")).partition("; ")[0]
@@ -192,8 +189,10 @@ def fitting_builds(question: BuildQuestion, above: str = "0") -> list[TorchBuild
     return [
         build
         for build in in_scope(question)
-        # Compare versions first, because judging a build takes longer.
-        if newest_first(build.torch) < limit and why_not(build, question) is None
+        # Judging a build takes longest, so it comes last.
+        if newest_first(build.torch) < limit
+        and question.allows(build)
+        and why_not(build, question) is None
     ]
 
 

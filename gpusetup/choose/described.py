@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import APPLE, NVIDIA
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.gpus import gpu_of_any_maker, platform_of
+from gpusetup.catalog.gpus import gpu_described, platform_of
 from gpusetup.catalog.jetpack import is_board_gpu
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
@@ -102,7 +102,7 @@ def with_gpus(
             gpus=gpus or None,
         )
     if names:
-        named = tuple(gpu_of_any_maker(name, catalog.gpus) for name in names)
+        named = tuple(gpu_described(name, catalog.gpus) for name in names)
         snapshot = replace(snapshot, gpus=named, pci_devices=None)
     return snapshot
 
@@ -115,7 +115,7 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 def platform_implied(name: str, catalog: Catalog) -> str | None:
     """The only platform on which a GPU exists, such as `linux-aarch64`; None for several."""
-    gpu = gpu_of_any_maker(name, catalog.gpus)
+    gpu = gpu_described(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"
     # The GPU of a Jetson or a GB10.

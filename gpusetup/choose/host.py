@@ -12,6 +12,7 @@ from gpusetup.catalog.facts import JetPack, pci_name
 from gpusetup.catalog.jetpack import board_of, jetpack_of
 from gpusetup.choose.other_makers import gpus_of_makers, maker_to_serve
 from gpusetup.choose.wish import Wish, allows_torch
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.versions import parsed
@@ -92,6 +93,10 @@ class BuildQuestion(Frozen):
     def takes(self, torch: str) -> bool:
         """Whether the request allows this torch version."""
         return allows_torch(self.wish.torch, torch)
+
+    def allows(self, build: TorchBuild) -> bool:
+        """Whether the request allows this build, whatever the host needs."""
+        return self.takes(build.torch) and self.backend in ("auto", build.backend)
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:

@@ -33,7 +33,7 @@ class SetQuestion(Frozen):
     backend: str = ""
     """The backend of torch's index from which torch and its family come."""
     limits: tuple[str, ...] = ()
-    """Constraints, such as `torchcodec!=0.9.*`."""
+    """Constraints, such as `torchcodec<0.14`."""
     of_torch_index: tuple[str, ...] = ()
     """The packages besides torch's family that come from torch's index, if they are in the set."""
     python: str | None = None

@@ -1,5 +1,5 @@
-"""The newest build that fits a host, with the reasons against the others, the change that would
-help most, and notes on what was unknown.
+"""The newest build that fits a host, the reasons against those that do not fit, the change that
+would help most, and notes on what was unknown.
 
 The newest torch wins. Among its builds, the one with the highest CUDA version up to the driver's
 own is chosen; if there is none, the highest of the same major version. A CPU build is only chosen
@@ -9,7 +9,7 @@ note says so). So a GPU is never silently left unused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
@@ -29,14 +29,19 @@ from gpusetup.model.versions import cuda_of, parsed
 
 @lru_cache(maxsize=1024)
 def newest_fitting(question: BuildQuestion) -> Choice:
-    """The newest build that fits, fallbacks for it, and a reason for every other build of the
-    platform. Cached, because many hosts are equal.
+    """The newest build that fits, fallbacks for it, and a reason for every build that does not
+    fit. Cached, because many hosts are equal.
 
     Never raises for a bad request: if it cannot be read or names something that never existed, the
     choice has no build but a reason (`check_wish` raises for the command line).
     """
     host, maker = question.host, question.maker
-    reasons = [(build, why_not(build, question)) for build in in_scope(question)]
+    reasons = [
+        (build, why_not(build, question))
+        for build in in_scope(question)
+        # The user knows why builds do not fit that the request itself excludes.
+        if question.allows(build)
+    ]
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     build = fitting[0] if fitting else None
@@ -47,7 +52,11 @@ def newest_fitting(question: BuildQuestion) -> Choice:
         action="first" if build else "nothing",
         served=served(build, host.gpus, host.driver_cuda) if build else (),
         alternatives=tuple(one for one in of_gpu if one.torch == fitting[0].torch),
-        rejections=tuple(_rejections(reasons, build, question)),
+        rejections=tuple(
+            Rejection(torch=one.torch, backend=one.backend, reason=reason)
+            for one, reason in reasons
+            if reason
+        ),
         advice=None if maker else best_change(question, build),
         wish=question.wish,
         catalog_as_of=question.catalog.as_of,
@@ -73,23 +82,6 @@ def newest_fitting(question: BuildQuestion) -> Choice:
     return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question)))))
 
 
-def _rejections(
-    reasons: Sequence[tuple[TorchBuild, str | None]],
-    chosen: TorchBuild | None,
-    question: BuildQuestion,
-) -> Iterator[Rejection]:
-    """Yields the builds that do not fit, each with the reason against it in `reasons` (None if it
-    fits), and those that fit but have another torch than the chosen one."""
-    for build, reason in reasons:
-        if reason is None and chosen is not None and build.torch != chosen.torch:
-            reason = f"fits, but torch {chosen.torch} is newer"
-            if is_beyond(build, question):
-                # It was passed over because nobody knows whether the driver here runs its CUDA.
-                reason = f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
-        if reason is not None:
-            yield Rejection(torch=build.torch, backend=build.backend, reason=reason)
-
-
 MOST_REASONS = 5
 """How many reasons the error shows if nothing fits; `resolve --explain` lists all of them."""
 
@@ -99,8 +91,6 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     reasons = [
         f"{rejection.torch} {rejection.backend}: {rejection.reason}"
         for rejection in choice.rejections
-        # The user knows why builds do not fit that the request itself excludes.
-        if not rejection.reason.startswith("is not the ")
     ]
     lines = ("No PyTorch build fits this machine", *choice.notes, *reasons[:MOST_REASONS])
     advice = choice.advice

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import (
-    ALL_DEVICES,
     BUILT_FOR,
     BUILT_FOR_ROCM,
     INDEX_OF_AMD,
     LAST_ROCM,
-    WINDOWS_TARGETS,
+    RADEON,
     device_extras,
     has_kernels,
 )
@@ -102,12 +101,10 @@ def builds_of_maker(
 def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
     """The builds on AMD's own index with kernels for all of these GPUs, newest torch first."""
     targets = [gpu.target for gpu in gpus]
-    # On a machine without a GPU, such as a build server, the GPU that will run torch is unknown, so
-    # install the kernels for all targets.
-    extras = device_extras(targets) if targets else (ALL_DEVICES,)
+    extras = device_extras(targets)
     family, _, machine = platform.partition("-")
     # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.
-    if not extras or (family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}):
+    if not extras or (family == "windows" and not {*targets} <= {*RADEON}):
         return ()
     return tuple(
         TorchBuild(
@@ -134,7 +131,7 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
     target = gpu.target
     if build.index or target is None or not build.backend.startswith("rocm"):
         return None
-    serves = has_kernels(target, build.backend.removeprefix("rocm"), build.torch)
+    serves = has_kernels(target, build.backend.removeprefix("rocm"))
     # No kernel list was read for this newer ROCm version, so assume that it still supports the
     # targets of earlier versions, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
@@ -171,8 +168,7 @@ def notes_of(gpus: Sequence[Gpu], maker: Maker, build: TorchBuild | None) -> Ite
     if build is not None and build.index:
         yield (
             f"torch {build.torch} comes from AMD's own index, which also has ROCm as packages. "
-            f"`{build.project('torch')}` brings the kernels for "
-            f"{'your GPU' if gpus else 'every target, about 10 GB: name yours with `--gpu`'}"
+            f"`{build.project('torch')}` brings the kernels for your GPU"
         )
     for gpu in gpus:
         if maker is AMD and gpu.target is None:

@@ -45,9 +45,9 @@ from gpusetup.choose.index import AnsweringIndex, IndexAnswer, Released, SetQues
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
-from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for, shell_line
+from gpusetup.model.builds import FAMILY, JointPackage, TorchBuild
+from gpusetup.model.frozen import Frozen, Text, replace
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
@@ -99,11 +99,12 @@ class PackageQuestion(Frozen):
 
 
 class PackageSet(Frozen):
-    """A build with the packages that work with it, and the reasons why some are not newer."""
+    """A build with the packages that work with it."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
-    held_back: tuple[HeldBack, ...] = ()
+    why_older: Text = None
+    """The reason why torch is not the newest that fits; None if it is."""
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """The names of requested packages that are installed after the set."""
@@ -128,14 +129,6 @@ def candidates(
     return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
 
 
-def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version with the label of the build's backend, as on torch's index. Packages and builds
-    without labels (torch's wheels for macOS) keep the plain version."""
-    if name not in FAMILY or not build.labelled:
-        return version
-    return f"{version.partition('+')[0]}+{build.backend}"
-
-
 # --- by the table ---------------------------------------------------------------------------------
 
 
@@ -151,7 +144,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), companion_table().project(name)
         if version:
-            version, asked = labelled(name, version, build), name != "torch"
+            version, asked = build.labelled_version(version), name != "torch"
             packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
@@ -234,47 +227,59 @@ class Search:
         if not builds:
             raise nothing_goes_together(self.question)
         self.newest = self._newest_releases()
-        if prefer is not None:
-            # The installed torch, and the nearest newer one, change the environment least.
-            newer = [build for build in builds if parsed(build.torch) > parsed(prefer.torch)]
-            near = [build for build in newer if build.torch == newer[-1].torch][:1]
-            if prefer in builds or not self.question.why_not(prefer):
-                near.insert(0, prefer)
-            for build in near:
-                answer = self._try(build, words)
-                years_behind = [
-                    name
-                    for name, newest in self.newest.items()
-                    if (found := answer.packages.get(name))
-                    if found.published and newest.published
-                    if (newest.published - found.published).days > YEAR
-                ]
-                if not (answer.reason or years_behind):
-                    return self._set(build, answer)
-        answers: list[IndexAnswer] = []
-
-        def at_newest(word: str) -> str:
-            newest = self.newest.get(name_of(word))
-            # Naming a pre-release by its version would count as a request for one.
-            if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
-                return word
-            return f"{word}=={newest.public}"
-
+        for build in self._near(prefer, builds):
+            answer = self._try(build, words)
+            if not (answer.reason or self._has_old_release(answer)):
+                return self._set(build, answer)
+        first: IndexAnswer | None = None
         # Without the pins, uv looks through years of older releases, until one fits this torch.
-        for asked in dict.fromkeys((tuple(map(at_newest, words)), words)):
+        for asked in dict.fromkeys((tuple(map(self._at_newest, words)), words)):
             for build in chain(builds[:1], self._named_by_uv(builds, asked)):
-                answers.append(self._try(build, asked))
-                if not answers[-1].reason:
-                    return self._set(build, answers[-1])
-                if answers[0].unknown:
-                    # A file that is not read may name an index that has the package.
-                    by_uv = setting("UV_INDEX", "URL", shell_for(OWN_SYSTEM))
-                    raise refusal(
-                        f"None of the indexes has {' or '.join(answers[0].unknown)}",
-                        *self.index.places,
-                        steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
-                    )
-        raise self._nothing_found(builds[0], answers[0])
+                answer = self._try(build, asked)
+                if not answer.reason:
+                    return self._set(build, answer)
+                first = first or answer
+                self._refuse_unknown(first)
+        assert first is not None, "the newest build was tried"
+        raise self._nothing_found(builds[0], first)
+
+    def _near(self, installed: TorchBuild | None, builds: Sequence[TorchBuild]) -> list[TorchBuild]:
+        """The installed build and the nearest newer one, which change the environment least."""
+        if installed is None:
+            return []
+        newer = [build for build in builds if parsed(build.torch) > parsed(installed.torch)]
+        # `builds` is newest first.
+        near = [build for build in newer if build.torch == newer[-1].torch][:1]
+        works = installed in builds or not self.question.why_not(installed)
+        return [installed, *near] if works else near
+
+    def _has_old_release(self, answer: IndexAnswer) -> bool:
+        """Whether a requested package would be more than a year older than its newest release."""
+        pairs = ((newest, answer.packages.get(name)) for name, newest in self.newest.items())
+        return any(
+            (newest.published - found.published).days > YEAR
+            for newest, found in pairs
+            if found and found.published and newest.published
+        )
+
+    def _at_newest(self, word: str) -> str:
+        """The requirement, pinned to the newest release if it names no version."""
+        newest = self.newest.get(name_of(word))
+        # Naming a pre-release by its version would count as a request for one.
+        if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
+            return word
+        return f"{word}=={newest.public}"
+
+    def _refuse_unknown(self, answer: IndexAnswer) -> None:
+        """Raise Unsatisfiable if no index has one of the packages in any version."""
+        if answer.unknown:
+            # A file that is not read may name an index that has the package.
+            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
+            raise refusal(
+                f"None of the indexes has {' or '.join(answer.unknown)}",
+                *self.index.places,
+                steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
+            )
 
     def _named_by_uv(
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
@@ -381,9 +386,12 @@ class Search:
         for name, release in answer.packages.items():
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
             extras = Requirement(self.asked[name]).extras if name in self.asked else ()
+            version = release.version
+            if name in FAMILY:
+                version = build.labelled_version(version)
             package = JointPackage(
                 name=name,
-                version=labelled(name, release.version, build),
+                version=version,
                 index_url=torch_index if is_of_torch_index else None,
                 asked=name in self.asked,
                 extras=tuple(sorted(extras)),
@@ -396,43 +404,25 @@ class Search:
             notes.append(
                 f"left to your installer, because torch is not the reason: {names}: {reason}"
             )
+        why_older = self._why_older(build)
+        if why_older:
+            notes.append(f"torch {build.torch} is not the newest: {why_older}")
         return PackageSet(
             build=build,
             packages=tuple(packages),
-            held_back=tuple(self._held_back(build, answer)),
+            why_older=why_older,
             notes=tuple(notes),
             left_out=(*self.sources, *self.others),
         )
 
-    def _held_back(self, build: TorchBuild, answer: IndexAnswer) -> Iterator[HeldBack]:
-        """Yields torch and each package that is not at its newest release, with the reason."""
+    def _why_older(self, build: TorchBuild) -> str | None:
+        """The reason why a build's torch is not the newest that fits; None if it is."""
         newest = self.question.newest_alone or build
-        if parsed(newest.torch) > parsed(build.torch):
-            reasons = (
-                self.question.why_not(newest),
-                *self.failures.values(),
-                f"torch {newest.torch} goes with other releases of them",
-            )
-            reason = next(filter(None, reasons))
-            yield HeldBack(package="torch", at=build.torch, by=self._as_seen(reason))
-        for name, release in self.newest.items():
-            found = answer.packages.get(name)
-            if found is None or parsed(found.public) >= parsed(release.public):
-                continue
-            of_table = why_release_differs(
-                name,
-                release.public,
-                build,
-                self.question.catalog,
-                of_torch_index=name in answer.on_torch_index,
-            )
-            # What holds for any torch is the better reason.
-            met = filter(None, (of_table, self.with_any_torch, *self.failures.values()))
-            reason = next(
-                (one for one in met if _names(name, one)),
-                f"{name} {release.public} goes with other releases",
-            )
-            yield HeldBack(package=name, at=found.public, by=self._as_seen(reason))
+        if parsed(newest.torch) <= parsed(build.torch):
+            return None
+        reasons = (self.question.why_not(newest), *self.failures.values())
+        unknown = f"torch {newest.torch} goes with other releases of them"
+        return self._as_seen(next(filter(None, reasons), unknown))
 
     def _as_seen(self, reason: str) -> str:
         """uv's reason, cut to a screen's length, without torch's exact version as the user's own

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.commands.parser import command, read_words, refuse_values
-from gpusetup.commands.question import CommandQuestion, parts, takes
+from gpusetup.commands.question import CommandQuestion, parts
 from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.render.console import Console, shareable
 
 TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "string": ("a text", (str, Path)),
     "strings": ("a text, or a list of texts", (str, Path)),
-    "integer": ("a number", (str, Path, Real)),
+    "number": ("a number", (str, Path, Real)),
     "boolean": ("true or false", (bool,)),
 }
 """Maps a JSON type to its name in messages and to the Python types that are accepted for it.
@@ -29,12 +29,7 @@ class Listener(Console):
     or stderr."""
 
     def __init__(self, notify: Callable[[str], object]) -> None:
-        # Do not call the base class's `__init__`, because it would change the streams of the
-        # calling program.
-        self.json = True
-        self.color = False
-        self.verbose = False
-        self.output = None
+        super().__init__(json=True, color=False)
         self._notify = notify
 
     def talk(self, text: str) -> None:
@@ -79,9 +74,8 @@ def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) 
         if isinstance(value, spec.as_it_is):
             passed[field] = value
             continue
-        json_type = takes(spec)
-        in_words, types = TYPES[json_type]
-        for part in parts(value) if json_type == "strings" else (value,):
+        in_words, types = TYPES[spec.json_type]
+        for part in parts(value) if spec.json_type == "strings" else (value,):
             # In Python, True and False are numbers too.
             if not isinstance(part, types) or (isinstance(part, bool) and bool not in types):
                 raise TypeError(f"`{field}` is {in_words}, not {type(value).__name__}")

@@ -88,7 +88,6 @@ TIMEOUT: Any = option(
     "--timeout",
     metavar="SECONDS",
     parse=seconds(0.1, 3600),
-    value_type=float,
 )
 PROFILE: Any = option(
     "compare with this file, the output of `fleet check --json` on a healthy node",

@@ -151,14 +151,17 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
     if not question.describes_other_host:
         return snapshot
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.catalog.gpus import gpu_described
+    from gpusetup.catalog.gpus import maker_of_name
     from gpusetup.choose.described import for_host
+    from gpusetup.errors import Unsatisfiable
 
     catalog = load_catalog()
     for name in question.gpu:
-        # Raises Unsatisfiable for another maker's GPU, because gpusetup cannot judge one that is
-        # only described.
-        gpu_described(name, catalog.gpus)
+        if maker := maker_of_name(name, catalog.gpus):
+            raise Unsatisfiable(
+                f"{name!r} is {maker.name}'s, and doctor judges only NVIDIA GPUs by name",
+                hint="`gpusetup resolve --gpu NAME` names the torch for it",
+            )
     return for_host(snapshot, question.gpu, question.driver, catalog)
 
 

@@ -42,9 +42,9 @@ def run(question: Question, out: Console) -> Reply:
 
     profile = question.profile
     expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
-    record = read_node(System())
+    snapshot = read_node(System())
     checked_at = datetime.now(timezone.utc).replace(microsecond=0)
-    answer = check_node(name_of_node(), record, expected)
+    answer = check_node(name_of_node(), snapshot, expected)
     if question.prometheus:
         _write_metrics(question.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
@@ -65,7 +65,7 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out
     file = Path(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_safely(file, metrics(answer, checked_at.timestamp()))
+        write_safely(file, metrics(answer, int(checked_at.timestamp())))
         file.chmod(0o644)
     except OSError as problem:
         out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")

@@ -78,7 +78,6 @@ class Question(CommandQuestion):
         "time limit for each node (default: 300, 1200 or 600, depending on the level)",
         metavar="SECONDS",
         parse=seconds(5, 7 * 86400),
-        value_type=float,
     )
 
     _how = HelpGroup("submission and records")

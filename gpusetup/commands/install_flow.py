@@ -4,7 +4,7 @@ machine. Each chooses a torch, makes a plan, shows it, asks for confirmation, an
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,9 +34,9 @@ from gpusetup.install.target import (
     Target,
     distributions,
     family_of,
+    layout_of,
     layout_of_folder,
     must_create_venv,
-    read_target,
     versions,
 )
 from gpusetup.install.task import Task, check_environment, not_torchs_fault, refuse_unfit
@@ -46,11 +46,11 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
-from gpusetup.project.decide import Decision, afterwards, decide, described_python, keeps_image
+from gpusetup.project.ask import Ask
+from gpusetup.project.decide import Decision, afterwards, decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.render.screen import Screen
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
@@ -60,24 +60,17 @@ if TYPE_CHECKING:
 # --- which torch ----------------------------------------------------------------------------------
 
 
-def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False) -> Wish:
+def wish_of(question: InstallQuestion, machine: Snapshot) -> Wish:
     """The request that the command's options express. Raises UsageError if they name two versions
-    of torch.
-
-    With `by_conda`, conda will install torch, so that only conda's builds count.
-    """
+    of torch."""
     wish = parse_words(question.packages, question.torch, marker_environment(machine))
     wish = with_torch_of_companions(wish, load_catalog())
-    installer = "conda" if by_conda else "auto"
-    return replace(wish, backend=question.backend, installer=installer, upgrade=question.upgrade)
+    return replace(wish, backend=question.backend, upgrade=question.upgrade)
 
 
-def decision_of(
-    question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False
-) -> Decision:
+def decision_of(question: InstallQuestion, asks: Sequence[Ask], machine: Snapshot) -> Decision:
     """The request of the options together with what the files of `-r` ask for on this machine."""
-    wish = wish_of(question, machine, by_conda=by_conda)
-    asks = tuple(map(read_ask, question.requirements))
+    wish = wish_of(question, machine)
     if not asks:
         return Decision(wish=wish)
     return decide(asks, wish, host_for(question, wish, machine), load_catalog())
@@ -125,6 +118,23 @@ def choose_task(
         is_for_other_host=question.for_other_host,
         elsewhere=new_environment(question, wish, choice, host.machine),
         why=choice.reason,
+    )
+
+
+def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
+    """Raise Blocked if conda installed torch. Another installer would leave two torches in one
+    place, because conda keeps its own record of packages."""
+    if question.venv or not by_conda(machine):
+        return
+    words = ["gpusetup", "resolve", "--installer", "conda"]
+    torch = "latest" if question.upgrade else question.torch
+    for option, value in (("--torch", torch), ("--from", question.machine)):
+        words += [option, str(value)] if value else []
+    words += ["--backend", question.backend] if question.backend != "auto" else []
+    raise Blocked(
+        f"conda installed torch into {machine.python.prefix}, so conda must change it",
+        hint=f"nothing was changed; `{own_line(*words)}` prints conda's command for the active "
+        "environment; afterwards, `gpusetup verify` tests the result",
     )
 
 
@@ -215,14 +225,12 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         # A new environment is created from the Python that runs gpusetup.
         python, new_venv = sys.executable, question.venv
     machine = gather(out, python=python, need_target=True)
-    target = read_target(machine.python.executable, new_venv)
+    assert machine.python.executable is not None, "`need_target` ends without an interpreter"
+    target = Target(layout=layout_of(machine.python.executable), venv=new_venv)
     job = InstallJob(talk=out.talk)
     run = Run(question, out, job, machine, target)
-    # If conda installed torch, conda must change it. Another installer would leave two torches in
-    # one place, because conda keeps its own record of packages.
-    if by_conda(machine) and not question.venv:
-        return _show_conda(run)
-    decision = decision_of(question, machine)
+    refuse_torch_of_conda(question, machine)
+    decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
     if task.is_done:
@@ -309,32 +317,11 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if run.target.venv else None,
-        "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
     screen = screens.plan_screen(answer, rows, screens.downloads(plan.wheels), all_notes)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
-
-
-# --- conda, if conda installed torch --------------------------------------------------------------
-
-
-def _show_conda(run: Run) -> Reply:
-    """Show the command with which conda changes a torch that it installed. Raises Blocked if more
-    than a dry run was asked for, because only conda knows what else its solver would move."""
-    answer, task = describe(run.question, run.out.talk, run.machine)
-    screen = _described_screen(run.machine, answer, task)
-    if task.is_done or run.question.dry_run:
-        return reply(answer, screen)
-    run.out.talk(screen)
-    # The first step is conda's; the others only test its result.
-    command = own_line(*answer.steps[0].argv)
-    test = own_line("gpusetup", "verify", "--python", run.target.python)
-    raise Blocked(
-        f"conda installed torch into {run.target.prefix}, so conda must change it",
-        hint=f"nothing was changed; run `{command}`, then test it: `{test}`",
-    )
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -385,83 +372,56 @@ def show_described(
     last_step: tuple[str, ...] | None = None,
     note: str | None = None,
 ) -> Reply:
-    """Show the commands for a machine, followed by one more step, without asking or changing
-    anything."""
-    for ask in map(read_ask, question.requirements):
-        if note is None and keeps_image(ask):
-            own = {"torch": "(the image's)"}
-            why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
-            kept = InstallAnswer(
-                state="unchanged", target=ask.path, before=own, after=own, steps=(), why=why
-            )
-            return reply(kept, screens.end_screen(kept))
-    answer, task = describe(question, out.talk, machine)
-    steps = (DoneStep(argv=last_step),) if last_step else ()
-    notes = (*filter(None, [note]), *answer.notes)
-    answer = replace(answer, steps=(*answer.steps, *steps), notes=notes)
-    return reply(answer, _described_screen(machine, answer, task))
-
-
-def describe(
-    question: InstallQuestion, talk: Callable[[str], None], machine: Snapshot
-) -> tuple[InstallAnswer, Task]:
-    """The answer with the commands for a machine, as its user would type them there, and the task
-    that they carry out."""
+    """Show the commands for a machine, as its user would type them there, followed by one more
+    step, without asking or changing anything."""
+    refuse_torch_of_conda(question, machine)
     packages = installed_packages(machine)
     before = {name: packages[name].version for name in FAMILY if name in packages}
     if machine.torch.installed and machine.torch.version:
         before["torch"] = machine.torch.version
-    installer = "conda" if by_conda(machine) else "uv"
-    machine = described_python(tuple(map(read_ask, question.requirements)), machine)
-    decision = decision_of(question, machine, by_conda=installer == "conda")
-    task = choose_task(question, decision.wish, host_for(question, decision.wish, machine), talk)
-    if not task.is_done and installer == "uv":
-        check_environment(machine, task.elsewhere)
+    asks = tuple(map(read_ask, question.requirements))
+    machine = described_python(asks, machine)
+    decision = decision_of(question, asks, machine)
+    host = host_for(question, decision.wish, machine)
+    task = choose_task(question, decision.wish, host, out.talk)
     coming, build = task.coming, task.build
-    # Packages that change with torch have other names in conda, so name them only for uv.
-    beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
-    options = InstallerOptions(
-        python=machine.python.executable,
-        packages=(*coming.family, *coming.packages, *beside),
-        index_root=question.root,
-        conda_prefix=machine.conda.prefix,
-        again=task.choice.action == "again",
-    )
-    steps = () if task.is_done else steps_for(installer, task.choice, options)
+    argvs = [last_step] if last_step else []
+    if not task.is_done:
+        check_environment(machine, task.elsewhere)
+        options = InstallerOptions(
+            python=machine.python.executable,
+            packages=(*coming.family, *coming.packages, *coming.followers, *coming.pinned),
+            index_root=question.root,
+            again=task.choice.action == "again",
+        )
+        steps = steps_for("uv", task.choice, options)
+        argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
+    notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
         after={**before, **labelled(build, coming.family)},
-        steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
+        steps=tuple(DoneStep(argv=argv) for argv in argvs),
         why=task.why,
         newest=task.newest,
-        notes=(*decision.notes, *afterwards(decision.later, machine)),
+        notes=notes,
     )
-    return answer, task
-
-
-def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
-    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{version}{label}" for name, version in build.family(family).items()}
-
-
-def _described_screen(machine: Snapshot, answer: InstallAnswer, task: Task) -> Screen:
-    """The screen with the commands for a machine, or with a line which says that nothing needs to
-    be installed."""
-    build, coming = task.build, task.coming
     if task.is_done:
-        return screens.end_screen(answer, notes=task.notes)
-    # A version such as 2.9.1+cu126 names its backend, but versions from conda and the default index
-    # do not.
+        return reply(answer, screens.end_screen(answer, notes=task.notes))
+    # A version such as 2.9.1+cu126 names its backend, but versions from the default index do not.
     has_unnamed_backend = not build.labelled and "torch" in coming.family
     rows = {
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
         "backend": build.backend if has_unnamed_backend else None,
-        "fallback": ", then ".join(other.backend for other in task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
-    notes = (*answer.notes, *task.all_notes)
-    return screens.plan_screen(answer, rows, notes=notes, system=system)
+    all_notes = (*notes, *task.all_notes)
+    return reply(answer, screens.plan_screen(answer, rows, notes=all_notes, system=system))
+
+
+def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
+    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
+    versions = build.family(family).items()
+    return {name: build.labelled_version(version) for name, version in versions}

@@ -46,7 +46,6 @@ EXAMPLES = (
     "gpusetup monitor 60",
     "gpusetup monitor -- python train.py --config conf.yaml",
     "gpusetup monitor --json -- torchrun train.py > run.jsonl",
-    "gpusetup monitor --csv run.csv -- python train.py",
     "gpusetup monitor --replay run.jsonl",
 )
 
@@ -70,7 +69,6 @@ class Question(CommandQuestion):
         "how long to watch (default: until Ctrl-C, or the end of the command)",
         default=0.0,
         parse=length,
-        value_type=float,
         metavar="SECONDS",
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")
@@ -78,7 +76,6 @@ class Question(CommandQuestion):
         "time between samples (default: 1)",
         default=1.0,
         parse=BETWEEN_SAMPLES,
-        value_type=float,
         metavar="SECONDS",
     )
     gpu: tuple[str, ...] = options(
@@ -92,13 +89,10 @@ class Question(CommandQuestion):
         one_of="how",
     )
     timeout: float | None = TIMEOUT
-    csv: str | None = option(
-        "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
-    )
     replay: str | None = option(
-        "analyze a recording (from `--json`; from `--csv`, its GPUs) or the output of nvidia-smi "
-        "(its table, -q, dmon, a log of --query-gpu); a command after `--` does not run, but tells "
-        "monitor what was recorded",
+        "analyze a recording (from `--json`) or the output of nvidia-smi (its table, -q, dmon, a "
+        "log of --query-gpu); a command after `--` does not run, but tells monitor what was "
+        "recorded",
         metavar="FILE",
         one_of="how",
     )
@@ -113,7 +107,7 @@ def run(question: Question, out: Console) -> Reply:
         raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
     if not question.replay:
         return _watch(question, out)
-    if question.gpu or question.seconds or question.csv:
+    if question.gpu or question.seconds:
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
             hint="only `--json`, `--output`, `--interval` and, after `--`, the "
@@ -164,7 +158,7 @@ def _watch(question: Question, out: Console) -> Reply:
             out.talk(which)
         if question.once:
             return _once(source, question)
-        recording = stack.enter_context(Recording(out, question.csv))
+        recording = stack.enter_context(Recording(out))
         about = replace(UNJUDGED, source=source.name, not_watched=source.not_watched)
         patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
         samples = partial(

@@ -1,4 +1,4 @@
-"""Sends the samples of one run to the terminal, as JSON lines or to a CSV file, and gives the
+"""Sends the samples of one run to the terminal or prints them as JSON lines, and gives the
 summary."""
 
 from __future__ import annotations
@@ -12,39 +12,31 @@ from typing import TextIO
 from gpusetup.model.codec import to_json
 from gpusetup.monitor.documents import Sample, Summary
 from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.samples_csv import CsvWriter
 from gpusetup.monitor.summary import summarise
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refusals import blocked_by_files
 
 
-def opened(path: str) -> TextIO:
-    """Open a text file for writing; raises Blocked if it cannot be written."""
-    with blocked_by_files(f"Cannot write {path}", "name another file"):
-        return Path(path).open("w", encoding="utf-8", newline="")
-
-
 class Recording(ExitStack):
-    """Receives the samples of one run, and writes the summary at the end.
+    """Receives the samples of one run, and writes the summary at the end."""
 
-    `csv` is a file for the samples, to be opened in a spreadsheet, or None.
-    """
-
-    def __init__(self, out: Console, csv: str | None = None) -> None:
+    def __init__(self, out: Console) -> None:
         super().__init__()
         self.out = out
         self.tally = RunTally()
         self._file: TextIO | None = None
         self._draw: Callable[[Sample], object] | None = None
-        self._csv = CsvWriter(self.enter_context(opened(csv))) if csv else None
 
     def stream(self) -> None:
         """With `--json`, print every sample as soon as it is taken."""
         if not self.out.json or self._file is not None:
             return
-        name = self.out.output
-        self._file = self.enter_context(opened(name)) if name else sys.stdout
+        self._file = sys.stdout
+        if name := self.out.output:
+            with blocked_by_files(f"Cannot write {name}", "name another `--output`"):
+                file = Path(name).open("w", encoding="utf-8", newline="")  # noqa: SIM115
+            self._file = self.enter_context(file)
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -63,8 +55,6 @@ class Recording(ExitStack):
         """Count each sample, and write or draw it as requested."""
         for sample in samples:
             self.tally.add(sample)
-            if self._csv:
-                self._csv.write(sample)
             if self._file is not None:
                 # Flushed, so that a reader gets each sample at once.
                 print(to_json(sample), file=self._file, flush=True)

@@ -2,8 +2,7 @@
 
 Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `Question` (the record
 of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
-lists their modules. Only the requested command is imported. `documents.py` contains the types of
-the commands' JSON documents.
+lists their modules. Only the requested command is imported.
 """
 
 from __future__ import annotations
@@ -13,14 +12,17 @@ import importlib
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from shutil import get_terminal_size
 from types import ModuleType
 from typing import Any, NoReturn
 
 from gpusetup import __version__
-from gpusetup.commands.question import COMMAND, add_options
+from gpusetup.commands.question import add_options, takes_command
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
+SUMMARY = """Finds out why PyTorch does not see your GPU, installs the build that fits, and tests
+it."""
 COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
     "resolve": "says which PyTorch build fits this machine, and why the others do not",
@@ -40,12 +42,10 @@ ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 """Commands whose modules are in other folders, because they import `gpusetup.api`, which itself
 imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
-"""Commands that only print text, without `--json` and `--schema`."""
+"""Commands that only print text, without `--json`."""
 SCREEN_WORDS = ("--no-color", "-v", "--verbose")
 """Options that may also follow the command. They take no values, because a value could be mistaken
 for that of another option."""
-EXAMPLES = "examples:\n"
-"""The heading of the examples below a command's help."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -135,23 +135,13 @@ def command(name: str) -> ModuleType:
     return importlib.import_module(ELSEWHERE.get(name, home))
 
 
-class HelpFormat(argparse.HelpFormatter):
-    """A help formatter that wraps text to the terminal's width, except for examples."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith(EXAMPLES):
-            return textwrap.indent(text, indent)
-        return super()._fill_text(text, width, indent)
-
-
 def build_parser(*with_options: str) -> CommandParser:
     """The parser of all commands. It only contains the options of the named commands, because the
     others need not be imported."""
     parser = CommandParser(
         prog="gpusetup",
-        description="Finds out why PyTorch does not see your GPU, installs the build that fits, "
-        "and tests it.",
-        formatter_class=HelpFormat,
+        description=_wrapped(SUMMARY),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
     )
     no_color = "print without colour (like setting the variable NO_COLOR)"
@@ -175,9 +165,9 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
     child: CommandParser = kinds.add_parser(
         name.rpartition(" ")[2],
         help=help,
-        description=module.SUMMARY,
+        description=_wrapped(module.SUMMARY),
         epilog=_examples(module.EXAMPLES),
-        formatter_class=HelpFormat,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     if actions := getattr(module, "ACTIONS", None):
@@ -188,9 +178,9 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
             child.children[action] = _add(below, f"{name} {action}", what)
         return child
     add_options(child, module.Question)
-    child.takes_command = COMMAND in [spec.kind for spec in module.Question.OPTIONS.values()]
+    child.takes_command = takes_command(module.Question)
     # argparse's own usage would list every option, which takes ten lines.
-    formatter: Any = HelpFormat(child.prog)
+    formatter: Any = argparse.HelpFormatter(child.prog)
     positional = " ".join(
         formatter._format_args(action, action.metavar or action.dest)
         for action in child._actions
@@ -203,25 +193,17 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         add = child.add_argument_group("common").add_argument
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
-        add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
     return child
 
 
-class _Schema(argparse.Action):
-    """The `--schema` option, which prints the JSON schema of a command's documents and exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        import json
-
-        from gpusetup.commands.documents import schema_of
-
-        streams.put(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
-        parser.exit(0)
+def _wrapped(text: str) -> str:
+    # As argparse does it, but RawDescriptionHelpFormatter leaves the examples as they are.
+    return textwrap.fill(" ".join(text.split()), get_terminal_size().columns - 2)
 
 
 def _examples(lines: Sequence[str]) -> str:
-    return EXAMPLES + textwrap.indent("\n".join(lines), "  ")
+    return "examples:\n" + textwrap.indent("\n".join(lines), "  ")
 
 
 # --- parsing the command line ---------------------------------------------------------------------

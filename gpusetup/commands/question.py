@@ -15,12 +15,8 @@ A field is an option on the command line and a keyword in Python:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
-"""The kinds of options on the command line: with one value, repeatable, without a value, a single
-positional word, any number of positional words, or the command after `--`."""
 
 
 class HelpGroup(NamedTuple):
@@ -32,45 +28,45 @@ class HelpGroup(NamedTuple):
 
 
 class Option(NamedTuple):
-    """The facts about one field of a question that the command line and the Python API need."""
+    """One field of a question: how argparse adds it, and what the Python API needs to know."""
 
-    kind: int
-    help: str
-    default: Any = None
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...]
     """The option's names on the command line; none for a positional argument."""
-    metavar: str | None = None
-    choices: Collection[str] | None = None
-    parse: Callable[[str], Any] = str
-    """Converts the typed text into the value. Raises ValueError or ArgumentTypeError if it
-    cannot."""
-    value_type: type = str
-    """The type that `parse` returns. For int and float, Python callers may pass any number."""
-    const: str | None = None
-    """The option's value if it is typed without a value; None if that is not allowed."""
+    keywords: Mapping[str, Any]
+    """The other arguments of argparse's `add_argument`."""
+    default: Any = None
+    json_type: str = "string"
+    """The kind of value: `boolean`, `number`, `string`, or `strings` for a list of texts."""
+    is_positional: bool = False
     group: HelpGroup | None = None
     """The heading above it in its class; without one, it is in the first group of `--help`."""
     one_of: str | None = None
     """Options with the same word here are mutually exclusive."""
     is_needed: bool = False
     """Whether the user must give one of these mutually exclusive options."""
-    takes_several: bool = False
-    """Whether a repeatable option accepts several words each time, such as `--only memory sdpa`."""
     as_it_is: tuple[type, ...] = ()
     """Types of values that Python callers may pass and that are not checked further, such as a
     snapshot or bytes."""
 
 
+FOR_ARGPARSE = ("help", "metavar", "choices", "action", "nargs", "const")
+
+
+def _option(flags: tuple[str, ...], default: Any, **details: Any) -> Any:
+    keywords = {name: details.pop(name) for name in FOR_ARGPARSE if name in details}
+    return Option(flags, keywords, default, **details)
+
+
 def option(
     help: str, *flags: str, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
 ) -> Any:
-    """An option with one value. Its flag is made from the field's name unless `flags` are given.
-
-    A parser that returns a number needs a `value_type`, unless it is `int` or `float` itself.
-    """
-    if parse in (int, float):
-        rest.setdefault("value_type", parse)
-    return Option(VALUE, help, default, flags, parse=parse, **rest)
+    """An option with one value, which `parse` makes from the typed text; `parse` raises ValueError
+    or ArgumentTypeError if it cannot. The flag is made from the field's name unless `flags` are
+    given. With `const`, the option may be typed without a value, and then has that one."""
+    if "const" in rest:
+        rest["nargs"] = "?"
+    spec = _option(flags, default, help=help, **rest)
+    return spec._replace(keywords={**spec.keywords, "type": parse})
 
 
 def number(help: str, **rest: Any) -> Any:
@@ -78,33 +74,38 @@ def number(help: str, **rest: Any) -> Any:
     return option(help, parse=int, metavar="N", **rest)
 
 
-def options(help: str, *flags: str, **rest: Any) -> Any:
+def options(help: str, *flags: str, action: str = "append", **rest: Any) -> Any:
     """An option that may be repeated; its value is a tuple."""
-    return Option(LIST, help, (), flags, **rest)
+    return _option(flags, (), help=help, action=action, **rest)
 
 
 def switch(help: str, *flags: str, **rest: Any) -> Any:
     """An option without a value: True if it is given."""
-    return Option(SWITCH, help, False, flags, **rest)
+    return _option(flags, False, help=help, action="store_true", **rest)
 
 
-def argument(help: str, *, default: Any = None, **rest: Any) -> Any:
-    """A positional argument; required unless it has a `default`."""
-    return Option(ARGUMENT, help, default, **rest)
+def argument(
+    help: str, *, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
+) -> Any:
+    """A positional argument; required if the default is NEEDED."""
+    nargs = None if default is NEEDED else "?"
+    return option(help, default=default, parse=parse, nargs=nargs, is_positional=True, **rest)
 
 
 def arguments(help: str, **rest: Any) -> Any:
     """Any number of positional arguments; the value is a tuple."""
-    return Option(ARGUMENTS, help, (), **rest)
+    return _option((), (), help=help, nargs="*", is_positional=True, **rest)
 
 
 def command_after_dashes() -> Any:
     """The command after `--`. Its words are passed on without being parsed."""
-    return Option(COMMAND, "", ())
+    return _option((), (), is_positional=True, action=AFTER_DASHES)
 
 
 NEEDED: Any = object()
 """The default of an argument that is required."""
+AFTER_DASHES = "after dashes"
+"""Marks the command after `--`, which argparse never sees."""
 
 if TYPE_CHECKING:
     from gpusetup.model.frozen import dataclass_transform
@@ -136,9 +137,12 @@ class CommandQuestion:
             if isinstance(value, HelpGroup):
                 group = value
             elif isinstance(value, Option):
-                is_positional = value.kind in (ARGUMENT, ARGUMENTS, COMMAND)
-                own_flag = () if is_positional else (f"--{name.replace('_', '-')}",)
-                declared[name] = value._replace(flags=value.flags or own_flag, group=group)
+                own_flag = () if value.is_positional else (f"--{name.replace('_', '-')}",)
+                declared[name] = value._replace(
+                    flags=value.flags or own_flag,
+                    group=group,
+                    json_type=json_type_of(cls.__annotations__[name]),
+                )
         cls.OPTIONS = {**cls.OPTIONS, **declared}
         # Move each option to OPTIONS, and replace the class attribute with the option's default. So
         # a question in which the field is not set has the default.
@@ -173,11 +177,7 @@ class CommandQuestion:
     def given_flags(self) -> set[str]:
         """The longest flag of each given option, such as `--gpu`; positional arguments have
         none."""
-        flags = set()
-        for name in self.given:
-            if self.OPTIONS[name].flags:
-                flags.add(self.OPTIONS[name].flags[-1])
-        return flags
+        return {flag for name in self.given for flag in self.OPTIONS[name].flags[-1:]}
 
     def words(self, *without: str) -> list[str]:
         """The given options as command-line words, with positional arguments last; the fields in
@@ -188,7 +188,7 @@ class CommandQuestion:
             if name not in self.given or name in without:
                 continue
             value = getattr(self, name)
-            if spec.kind == SWITCH:
+            if spec.json_type == "boolean":
                 with_flag += spec.flags[-1:] if value else ()
             elif spec.flags:
                 with_flag += [f"{spec.flags[-1]}={part}" for part in parts(value)]
@@ -199,21 +199,23 @@ class CommandQuestion:
         return [*with_flag, "--", *without_flag] if without_flag else with_flag
 
 
+def json_type_of(annotation: str) -> str:
+    """The kind of value that a field takes, from its annotation in the source.
+
+    >>> json_type_of("tuple[str, ...]"), json_type_of("float | None"), json_type_of("bool")
+    ('strings', 'number', 'boolean')
+    """
+    if annotation.startswith("tuple"):
+        return "strings"
+    kind = annotation.partition(" ")[0]
+    return {"bool": "boolean", "int": "number", "float": "number"}.get(kind, "string")
+
+
 def parts(value: Any) -> Sequence[Any]:
     """The values of an option as a sequence, even if there is only one."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return value
     return (value,)
-
-
-def takes(spec: Option) -> str:
-    """The kind of value that an option takes: `boolean`, `integer` (any number), `string`, or
-    `strings` for a list of texts."""
-    if spec.kind == SWITCH:
-        return "boolean"
-    if spec.kind in (LIST, ARGUMENTS, COMMAND):
-        return "strings"
-    return "integer" if spec.value_type in (int, float) else "string"
 
 
 # --- the parser -----------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
     groups: dict[HelpGroup | None, Any] = {None: parser}
     exclusive: dict[tuple[HelpGroup | None, str], Any] = {}
     for name, spec in kind.OPTIONS.items():
-        if spec.kind == COMMAND:
+        if spec.keywords.get("action") == AFTER_DASHES:
             continue
         if spec.group is not None and spec.group not in groups:
             groups[spec.group] = parser.add_argument_group(*spec.group)
@@ -234,29 +236,15 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
             if key not in exclusive:
                 exclusive[key] = group.add_mutually_exclusive_group(required=spec.is_needed)
             group = exclusive[key]
-        _add_option(group, name, spec)
+        if spec.is_positional:
+            group.add_argument(name, **spec.keywords)
+        else:
+            # An option that is not typed stays out of the namespace, so that the given options can
+            # be recognised.
+            group.add_argument(*spec.flags, dest=name, default=argparse.SUPPRESS, **spec.keywords)
 
 
-def _add_option(group: Any, name: str, spec: Option) -> None:
-    """Add one option to a group. An option that is not typed stays out of the namespace, so that
-    the given options can be recognised."""
-    details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
-    if spec.kind == SWITCH:
-        group.add_argument(*spec.flags, dest=name, action="store_true", **details)
-        return
-    details.update(metavar=spec.metavar, choices=spec.choices, type=spec.parse)
-    if spec.kind == ARGUMENT:
-        nargs = None if spec.default is NEEDED else "?"
-        # For an optional positional argument, argparse would use the text of SUPPRESS itself as the
-        # value.
-        group.add_argument(name, nargs=nargs, **{**details, "default": None})
-    elif spec.kind == ARGUMENTS:
-        group.add_argument(name, nargs="*", **details)
-    elif spec.kind == LIST and spec.takes_several:
-        group.add_argument(*spec.flags, dest=name, action="extend", nargs="+", **details)
-    elif spec.kind == LIST:
-        group.add_argument(*spec.flags, dest=name, action="append", **details)
-    elif spec.const is not None:
-        group.add_argument(*spec.flags, dest=name, nargs="?", const=spec.const, **details)
-    else:
-        group.add_argument(*spec.flags, dest=name, **details)
+def takes_command(kind: type[CommandQuestion]) -> bool:
+    """Whether a command accepts another command after `--`."""
+    actions = [spec.keywords.get("action") for spec in kind.OPTIONS.values()]
+    return AFTER_DASHES in actions

@@ -9,7 +9,6 @@ import sys
 from contextlib import nullcontext
 from typing import BinaryIO
 
-from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -19,6 +18,8 @@ from gpusetup.report.read import read_bytes
 WHOLE = 1 << 20
 """How many bytes of a text are read. From a longer text, only the beginning and the end are
 read."""
+MOST_BYTES = 1 << 30
+"""Where the search for the end of a text stops, because a device such as /dev/zero has none."""
 
 
 def snapshot_of(name: str | bytes) -> Snapshot:
@@ -31,8 +32,6 @@ def snapshot_of(name: str | bytes) -> Snapshot:
             # Standard input stays open afterwards.
             opened = nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb")  # noqa: PTH123, SIM115
             with opened as stream:
-                if named_file.is_endless(stream):
-                    raise BadInput(f"{name} is a device, not a text")
                 raw, size = sifted(stream)
         except OSError as problem:
             hint = "to paste a text: `gpusetup doctor --report -`"
@@ -60,7 +59,7 @@ def sifted(stream: BinaryIO) -> tuple[bytes, int]:
     if len(head) <= WHOLE:
         return head, len(head)
     size, tail, half = len(head), head, WHOLE // 2
-    while block := stream.read(WHOLE):
+    while size < MOST_BYTES and (block := stream.read(WHOLE)):
         size += len(block)
         tail = (tail + block)[-half:]
     return head[:half] + tail[-half:], size

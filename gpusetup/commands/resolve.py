@@ -11,15 +11,14 @@ from gpusetup.accelerators.makers import APPLE
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.choose import choose
+from gpusetup.choose.choose import choose, nearest_fitting
 from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import by_conda, followers, marker_environment
-from gpusetup.choose.policy import nearest_fitting
-from gpusetup.choose.wish import check_wish, parse_words
+from gpusetup.choose.wish import Wish, check_wish, parse_words
 from gpusetup.commands.common import (
     BACKEND,
     DRIVER,
@@ -57,6 +56,8 @@ EXAMPLES = (
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
+NIGHTLY = "nightly"
+"""The word for `--torch` with which users ask for the builds of torch's main branch."""
 STALE_DAYS = 120
 """An older catalog is outdated: torch has a release about every two months."""
 ON_APPLE = (
@@ -109,34 +110,22 @@ class Question(CommandQuestion):
 
 def run(question: Question, out: Console) -> Reply:
     refuse_scripts(question.packages)
-    root = index_root_of(question.index)
-    installer = "conda" if question.name else question.installer
-    catalog = load_catalog()
+    root, catalog = index_root_of(question.index), load_catalog()
+    shown_root = without_logins(root)
     machine, is_described = _machine(question, catalog, out)
-    # As `install` does: conda changes a torch that it installed.
-    if installer is None and not (is_described or question.packages) and by_conda(machine):
-        installer = "conda"
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
-    wish = parse_words(question.packages, question.torch, marker_environment(machine))
-    # A nightly build's version changes every day: the release that fits names its backend.
-    is_nightly = wish.torch == "nightly"
-    wish = replace(
-        wish,
-        torch=None if is_nightly else wish.torch,
-        backend=question.backend,
-        installer=installer or "auto",
-        offline=question.offline,
+    decision = decide(
+        asks,
+        _wish_of(question, machine, catalog, is_described=is_described),
+        host_of(machine, catalog),
+        catalog,
     )
-    check_wish(wish, catalog)
-    decision = decide(asks, wish, host_of(machine, catalog), catalog)
     wish = decision.wish
     # Ignore the installed torch if a machine is described, because torch is not installed there,
     # and if packages are requested, because they get the newest torch that they accept.
     is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
-
-    shown_root = without_logins(root)
 
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
         out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
@@ -151,10 +140,8 @@ def run(question: Question, out: Console) -> Reply:
         notes.append(
             f"the catalog is {days} days old ({catalog.as_of}): a newer gpusetup knows newer builds"
         )
-    if root != shown_root:
-        notes.append("the index's user and password are left out of what is shown")
     notes += afterwards(decision.later, machine)
-    if is_nightly and choice.build:
+    if question.torch == NIGHTLY and choice.build:
         nightly = f"{shown_root}/nightly/{choice.build.backend}"
         notes.append(
             "for a nightly build, made every day without the tests of a release: "
@@ -163,11 +150,32 @@ def run(question: Question, out: Console) -> Reply:
     document = replace(document, notes=tuple(notes))
     screen = partial(
         resolution_text,
-        installer=installer or "uv",
+        installer="uv" if wish.installer == "auto" else wish.installer,
         snapshot=machine,
         explain=question.explain,
     )
     return reply(document, screen, yes=document.torch)
+
+
+def _wish_of(
+    question: Question, machine: Snapshot, catalog: Catalog, *, is_described: bool
+) -> Wish:
+    """The request of the options and the package names. Raises UsageError for a wrong one."""
+    installer = "conda" if question.name else question.installer
+    # As `install` does: conda changes a torch that it installed.
+    if installer is None and not (is_described or question.packages) and by_conda(machine):
+        installer = "conda"
+    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    wish = replace(
+        wish,
+        # A nightly build's version changes every day: the release that fits names its backend.
+        torch=None if wish.torch == NIGHTLY else wish.torch,
+        backend=question.backend,
+        installer=installer or "auto",
+        offline=question.offline,
+    )
+    check_wish(wish, catalog)
+    return wish
 
 
 def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapshot, bool]:
@@ -218,14 +226,8 @@ def _document(
         notes += notes_on_installed(machine, build, load_catalog())
     if APPLE.id in [gpu.maker for gpu in machine.gpus or ()]:
         notes.append(ON_APPLE)
-    rejections = choice.rejections
-    if build is not None and newest is not None and not packages:
-        # Builds that the answer itself offers are left out.
-        offered = {(build.torch, build.backend)}
-        offered |= {(one.torch, one.backend) for one in choice.alternatives}
-        rejections = tuple(
-            one for one in newest.rejections if (one.torch, one.backend) not in offered
-        )
+    # If torch is installed, the reasons are against builds of any version, not only of its own.
+    rejections = newest.rejections if newest and not packages else choice.rejections
     conda_name = new_environment(machine, question.name)
     is_over_conda = by_conda(machine) and choice.wish.installer != "conda"
     # conda's channels have other builds, and lack some of the newest torch versions.
@@ -237,7 +239,6 @@ def _document(
     return replace(
         answer_of(choice, machine, names, conda_name, root, from_conda),
         packages=packages,
-        held_back=choice.held_back,
         rejections=rejections,
         notes=tuple(notes),
         # `install` would not take a wheel that is offered beside conda's torch.

@@ -27,35 +27,38 @@ __all__ = ["EXAMPLES", "SUMMARY", "Question", "ask_from_python", "run"]
 
 _PARSER = ArgumentParser(add_help=False)
 add_options(_PARSER)
-_ACTIONS = {action.option_strings[0]: action for action in _PARSER._actions}
+_ACTIONS: dict[str, Any] = {action.option_strings[0]: action for action in _PARSER._actions}
 """The options of `python -m gpusetup.verify` by flag, read from its parser."""
 
 
-def _as_in_child(flag: str, value_type: type = str) -> Any:
+def _as_in_child(flag: str) -> Any:
     """An option that is defined as in verify's own parser."""
     action = _ACTIONS[flag]
-    help_text = str(action.help)
+    help_text = action.help
     if action.nargs == 0:
         return switch(help_text, flag)
-    details: Any = {
-        "metavar": action.metavar,
-        "choices": action.choices,
-        "parse": action.type or str,
-    }
     if action.nargs == "+":
-        return options(help_text, flag, takes_several=True, **details)
-    return option(help_text, flag, default=action.default, value_type=value_type, **details)
+        # `--only memory sdpa` names several at once.
+        return options(help_text, flag, action="extend", nargs="+", metavar=action.metavar)
+    return option(
+        help_text,
+        flag,
+        default=action.default,
+        metavar=action.metavar,
+        choices=action.choices,
+        parse=action.type or str,
+    )
 
 
 class Question(CommandQuestion):
     python: str | None = PYTHON
     level: str = _as_in_child("--level")
-    seconds: float | None = _as_in_child("--seconds", float)
-    seed: int | None = _as_in_child("--seed", int)
+    seconds: float | None = _as_in_child("--seconds")
+    seed: int | None = _as_in_child("--seed")
     only: tuple[str, ...] = _as_in_child("--only")
     skip: tuple[str, ...] = _as_in_child("--skip")
     with_packages: tuple[str, ...] = _as_in_child("--with")
-    timeout: float | None = _as_in_child("--timeout", float)
+    timeout: float | None = _as_in_child("--timeout")
     device: str = _as_in_child("--device")
     expect: tuple[str, ...] = _as_in_child("--expect")
     strict: bool = _as_in_child("--strict")
@@ -64,8 +67,6 @@ class Question(CommandQuestion):
 
 FOLDER = str(Path(gpusetup.verify.__file__).parent)
 """The folder of verify, which any Python can run."""
-GENTLY_SECONDS = 5.0
-"""After a Ctrl-C, how long verify may take to end the processes that it started."""
 
 
 def run(question: Question, out: Console) -> Reply:
@@ -110,7 +111,7 @@ def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
 
     python = _target(question, out)
     argv = (python, FOLDER, *question.words("python"), "--json")
-    output = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
+    output = start(argv, timeout=float("inf"))
     if output.exit is None:
         raise Blocked(f"Cannot start {python}: {output.problem}")
     try:

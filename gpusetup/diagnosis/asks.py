@@ -13,7 +13,6 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.installed import vendors_of
-from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     driver_answers,
     events,
@@ -24,7 +23,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import is_beside_torch, program_of
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
-CPU_FLAGS = (
-    "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
-)
-"""Shows whether the processor has the instructions that torch's wheels use."""
 SMI = "nvidia-smi"
 OF_TORCH = (alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH)
 """Commands that ask a torch, which a program beside torch does not have."""
@@ -85,14 +80,14 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
     if command.startswith("python -m ") and command.removeprefix("python -m ").isidentifier():
         program = program_of(context)
         return program is None or command.removeprefix("python -m ") not in program.packages
-    return command in OF_NVIDIA_OR_CUDA and is_of_another_maker(context)
+    return command in OF_NVIDIA_OR_CUDA and _maker(context) in OF_MAKER
 
 
 # --- what the text already shows ------------------------------------------------------------------
 
 SHOWN: dict[str, tuple[str, ...]] = {
     "torch": (alike.ASK_TORCH, alike.TORCHS_CUDA),
-    "kernel": (alike.KERNEL_LOG, alike.KERNEL_OF_MAKER),
+    "kernel": (alike.KERNEL_LOG,),
     "collect-env": (alike.COLLECT_ENV,),
     "devices": (alike.AMD_TARGETS,),
     "mps": (alike.TORCHS_MPS,),
@@ -137,7 +132,6 @@ def is_answered(context: RuleContext, command: str) -> bool:
 
 
 STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("container-start-failed",), (HOOK_LOG,)),
     (("machine-powers-off",), (alike.LAST_BOOT,)),
     (("nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
     (("run-hangs",), (alike.STACK, alike.KERNEL_LOG)),
@@ -153,20 +147,20 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
         yield INSTALLER_OUTPUT
     if _container_lacks_a_driver(context):
         yield alike.GPU_BY_DOCKER
+    if events(context, "container-start-failed"):
+        yield HOOK_LOG if context.os.family in (None, "linux") else "docker info"
     if events(context, "run-hangs") and events(context, "several-gpus"):
         yield alike.NCCL_LOG
-    if any(e.values.get("what") == "instruction" for e in events(context, "program-crashed")):
-        yield CPU_FLAGS
     # A call on a GPU that torch sees raised an exception.
     if context.torch.cuda_available and events(context, "program-failed"):
-        yield from (alike.BLOCKING_RUN, alike.WHAT_LOADS)
+        yield alike.BLOCKING_RUN
     for kinds, commands in STEPS:
         if events(context, *kinds):
             yield from commands
     yield from OF_MAKER.get(_maker(context), ())
     if is_beside_torch(context):
         yield SMI
-    elif _maker(context) in ("", "nvidia"):
+    elif _maker(context) not in OF_MAKER:
         yield from (alike.ASK_TORCH, alike.COLLECT_ENV)
 
 
@@ -176,15 +170,11 @@ def _container_lacks_a_driver(context: RuleContext) -> bool:
 
 
 OF_MAKER: dict[str, tuple[str, ...]] = {
-    "amd": (alike.WHICH_ROCM, alike.AMD_TARGETS, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
-    "intel": (alike.TORCHS_XPU, alike.XPU_SEES, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
-    "apple": (alike.TORCHS_MPS, alike.MPS_FALLBACK),
+    "amd": (alike.WHICH_ROCM, alike.AMD_TARGETS),
+    "intel": (alike.TORCHS_XPU, alike.XPU_SEES),
+    "apple": (alike.TORCHS_MPS,),
 }
-
-
-def is_of_another_maker(context: RuleContext) -> bool:
-    """Whether the text is about a GPU that is not NVIDIA's."""
-    return _maker(context) in ("amd", "intel", "apple")
+"""A maker other than NVIDIA -> the commands about its software."""
 
 
 def _maker(context: RuleContext) -> str:
@@ -199,61 +189,26 @@ def _maker(context: RuleContext) -> str:
 
 # --- in the words of the system -------------------------------------------------------------------
 
-ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
-EVENTS_OF_WINDOWS = "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30"
-ON_A_MAC = "system_profiler SPDisplaysDataType"
-FORMS: dict[str, dict[str, str]] = {
-    "windows": {
-        "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
-        alike.ON_THE_BUS: ON_A_PC,
-        alike.NODES: alike.LIST_GPUS,
-        alike.LAST_BOOT: EVENTS_OF_WINDOWS,
-        alike.KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; "
-        "ProviderName='nvlddmkm'}",
-        # Event 2004 is Windows' report that virtual memory ran out.
-        alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
-        "gcc --version": "where.exe cl gcc clang",
-        HOOK_LOG: "docker info",
-        alike.AMD_TARGETS: alike.WHICH_ROCM,
-        alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
-        alike.WHICH_STACK: ON_A_PC,
-        alike.XPU_SEES: ON_A_PC,
-    },
-    "macos": {
-        # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
-        alike.KERNEL_LOG: "python -m torch.utils.collect_env  # on the machine with the GPU",
-        **dict.fromkeys(
-            (SMI, alike.NODES, alike.KERNEL_OF_MAKER, alike.AMD_TARGETS, alike.WHICH_STACK),
-            ON_A_MAC,
-        ),
-        alike.ON_THE_BUS: ON_A_MAC,
-        HOOK_LOG: "docker info",
-        alike.HOST_MEMORY: "vm_stat; memory_pressure",
-        alike.COLLECT_ENV: alike.TORCHS_MPS,
-    },
+LISTS_DEVICES = (alike.ON_THE_BUS, alike.NODES, alike.AMD_TARGETS, alike.XPU_SEES)
+SHOWS_THE_KERNELS_LOG = (alike.KERNEL_LOG, alike.LAST_BOOT, alike.HOST_MEMORY)
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "windows": (
+        "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion",
+        "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
+    ),
+    # On a rented machine, only its provider can read the PCI bus and the kernel log.
+    "notebook": (SMI, SMI),
+    # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
+    "macos": (
+        "system_profiler SPDisplaysDataType",
+        f"{alike.COLLECT_ENV}  # on the machine with the GPU",
+    ),
     # WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
     # (Microsoft, "DirectX is coming to the Windows Subsystem for Linux").
-    "wsl": {
-        alike.ON_THE_BUS: alike.LIST_GPUS,
-        alike.NODES: "ls -l /dev/dxg",
-        alike.KERNEL_LOG: "sudo dmesg | grep -i dxg",
-        alike.AMD_TARGETS: alike.AMD_IN_WSL,
-        alike.XPU_SEES: "ls -l /dev/dxg; sycl-ls",
-    },
-    # On a rented machine, only its provider can read the PCI bus and the kernel log.
-    "notebook": dict.fromkeys(
-        (alike.ON_THE_BUS, alike.NODES, alike.KERNEL_LOG, alike.HOST_MEMORY, alike.ON_THE_HOST), SMI
-    ),
-    "container": {
-        **{
-            command: f"{command}  # on the host"
-            for command in (alike.ON_THE_BUS, alike.KERNEL_LOG, alike.HOST_MEMORY)
-        },
-        alike.KERNEL_OF_MAKER: f"{alike.KERNEL_OF_MAKER}, on the host",
-        alike.XPU_SEES: alike.INTELS_NODES,
-    },
+    "wsl": (f"ls -l /dev/dxg; {alike.LIST_GPUS}", "sudo dmesg | grep -i dxg"),
 }
-"""A system -> the commands that have another form there."""
+"""A system -> what lists its devices and what shows its kernel's messages, in place of Linux'
+commands."""
 
 
 def in_words_of_system(context: RuleContext, command: str) -> str:
@@ -264,10 +219,13 @@ def in_words_of_system(context: RuleContext, command: str) -> str:
         "notebook": bool(lent),
         "macos": on(context, "macos"),
         "wsl": bool(context.os.wsl),
-        "container": in_container(context),
     }
-    if system := next((name for name, is_here in systems.items() if is_here), None):
-        command = FORMS[system].get(command, command)
+    system = next((name for name, is_here in systems.items() if is_here), None)
+    for kind, commands in enumerate((LISTS_DEVICES, SHOWS_THE_KERNELS_LOG)):
+        if command in commands and system is not None:
+            command = ELSEWHERE[system][kind]
+        elif command in commands and in_container(context):
+            command = f"{command}  # on the host"
     if on(context, "windows"):
         return settings_in_powershell(command)
     return in_a_cell(command) if lent else command

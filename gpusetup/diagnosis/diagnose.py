@@ -3,7 +3,6 @@ fits."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -24,12 +23,12 @@ from gpusetup.diagnosis.fit import facts_read, fits_together
 from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.ok import may_be_ok, proof, ran_to_its_end
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
-from gpusetup.diagnosis.program import failure_without_cause
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import (
     Rule,
     RuleContext,
+    events,
     has_nvidia,
     is_report,
     line_of,
@@ -37,7 +36,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
-from gpusetup.model.finding import Finding, Severity, map_blocks, unique_evidence
+from gpusetup.model.finding import Finding, Severity, unique_evidence
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 
@@ -101,8 +100,6 @@ def diagnose(
         # The text may already show what the check would print.
         if of_record and not is_answered(context, of_record.command):
             check = CauseCheck(command=of_record.command, prints=of_record.prints)
-    if is_text and cause == UNKNOWN:
-        findings = tuple(map(without_changes, findings))
     shown = [_marked(finding, root, main, reading) for finding in findings]
     return DoctorAnswer(
         cause=cause,
@@ -171,6 +168,20 @@ def _gravity(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
+def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
+    """The finding of what a program failed at, for a text without an error finding."""
+    # `own` marks a failure that nothing in the text connects with the GPU stack (see
+    # report.timeline).
+    is_own = any(event.values.get("own") for event in events(context, "program-failed"))
+    failed = (
+        finding
+        for finding in findings
+        if RECORDS[finding.id].failure and (finding.id != "program-failed" or is_own)
+    )
+    first = min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
+    return first if is_report(context) else None
+
+
 def named_cause(main: Finding, *, is_text: bool) -> str:
     """The cause of an answer about a finding. In a text it is the more general cause that the
     record names, and unknown for a symptom; on a probed machine every reading was taken, so a
@@ -229,27 +240,6 @@ def asked_first(
 
 
 # --- the fixes ------------------------------------------------------------------------------------
-
-
-CHANGES_SOMETHING = re.compile(
-    r"gpusetup install\b|\b(?:pip3?|conda|mamba|apt(?:-get)?|dnf|pacman|zypper|winget) (?:-\S+ )*"
-    r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
-)
-"""A pattern for commands that install or remove something."""
-CHANGE_NOTHING_YET = "Change nothing yet: the output of the command above shows which cause it is"
-
-
-def without_changes(finding: Finding) -> Finding:
-    """The finding without commands that change what is installed, because its cause is unknown."""
-    fix = finding.fix
-    if fix is None:
-        return finding
-    harmless = map_blocks(
-        fix, lambda block: None if any(map(CHANGES_SOMETHING.search, block.commands)) else block
-    )
-    if harmless == fix and all(need.state != "unread" for need in fix.needs):
-        return finding
-    return replace(finding, fix=replace(harmless, text=CHANGE_NOTHING_YET))
 
 
 def _marked(

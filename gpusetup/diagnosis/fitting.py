@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     events,
     in_container,
@@ -20,12 +19,12 @@ from gpusetup.evidence.context import (
     on,
     package,
 )
-from gpusetup.evidence.places import IN_KUBERNETES
+from gpusetup.evidence.places import IN_KUBERNETES, program_of
 from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed, with_words
+from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -73,6 +72,18 @@ WITHOUT_CUDA = (
     "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
     "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
 )
+WITHOUT_TORCH = (
+    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers). The Vulkan "
+    "build of {0} does not depend on ROCm's list of GPUs (ollama: set OLLAMA_VULKAN=1 for its "
+    "server). If ROCm lists no GPU at all, join the groups render and video. Or use its build for "
+    "the CPU"
+)
+"""The fix for a program without torch on a GPU of AMD or Intel."""
+ENGINE_OF_MAKER = (
+    "{0} needs the torch that it was built with, so do not reinstall torch alone. Use a release "
+    "or an image of {0} for ROCm (AMD) or XPU (Intel) whose torch has kernels for this GPU"
+)
+"""The fix for a program that pins its torch, on a GPU of AMD or Intel."""
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """A pattern for commands that concern torch."""
 
@@ -88,9 +99,7 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:
         return fix
     if finding.id in ("amd-gpu", "intel-gpu"):
-        from gpusetup.fixes import makers
-
-        return makers.without_torch(context, program.name)
+        return Fix(text=WITHOUT_TORCH.format(program.name))
     if place and place[0] is Layer.NO_GPU:
         return Fix(text=WITHOUT_CUDA.format(program.name))
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
@@ -110,9 +119,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
     if not installs(Alternative(title="", commands=fix.commands)):
         return replace(fix, alternatives=others)
     if finding.id in ("amd-gpu", "intel-gpu"):
-        from gpusetup.fixes import makers
-
-        return makers.engine_for_gpu(context, PINNING_ENGINES[engine])
+        return Fix(text=ENGINE_OF_MAKER.format(PINNING_ENGINES[engine]))
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
     has_wheels = not (in_container(context) or on(context, "windows"))
@@ -266,22 +273,15 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
-        return map_blocks(fix, _in_cells)
+        return map_blocks(
+            fix, lambda block: replace(block, commands=tuple(map(in_a_cell, block.commands)))
+        )
     kept = _kept_variables(context, fix)
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
     titled = (Alternative(title=kept, commands=()),) if kept else ()
     return replace(fix, alternatives=(*titled, *fix.alternatives))
-
-
-def _in_cells(block: Alternative) -> Alternative:
-    """The fix for a notebook, where a cell cannot answer the question of `gpusetup install`."""
-    answered = (
-        with_words(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
-        for line in block.commands
-    )
-    return replace(block, commands=tuple(map(in_a_cell, answered)))
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
@@ -303,6 +303,8 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
 
 
+IN_WINDOWS = "the Windows settings (System, Environment Variables)"
+PROFILES = {"linux": "~/.bashrc", "macos": "~/.zshrc", "windows": IN_WINDOWS}
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
@@ -314,19 +316,11 @@ def _kept_variables(context: RuleContext, fix: Fix) -> str:
     """How to change the variables of a fix for longer than one shell; "" if it changes none."""
     kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     variables = dict(filter(None, map(variable_changed, kept)))
-    if not variables or fix.needs_reboot:
+    if not variables:
         return ""
-    profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
-    in_windows = "the Windows settings (System, Environment Variables)"
-    where = in_windows if on(context, "windows") else profile
-    if context.os.family is None:
-        where = f"{profile} (on Windows, {in_windows})"
-    removes = all(variables.values())
-    way = f"delete its line in {where}" if removes else f"add the `export` line to {where}"
-    if on(context, "windows"):
-        way = f"change it in {where}"
+    verb = "remove" if all(variables.values()) else "set"
+    where = PROFILES.get(context.os.family or "", f"~/.bashrc (on Windows, {IN_WINDOWS})")
     return (
-        f"to {'remove' if removes else 'set'} {' and '.join(variables)} "
-        f"permanently, {way}, then open a new shell. A command changes variables "
-        "only in the shell in which you run it"
+        f"to {verb} {' and '.join(variables)} permanently and not for this shell only, change it "
+        f"in {where}, then open a new shell"
     )

@@ -9,8 +9,6 @@ version.
 (True, False, False)
 >>> is_a_version("2.5.1+cu124"), is_a_version("580.95.05"), is_a_version("x; rm -rf ~")
 (True, True, False)
->>> is_a_kernel("6.17.0-8-generic"), is_a_kernel("6.17 $(x)")
-(True, False)
 >>> is_an_identifier("MIG-41b-7"), is_an_identifier("0000:01:00.0"), is_an_identifier("-i")
 (True, True, False)
 """
@@ -18,7 +16,7 @@ version.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 
 def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
@@ -31,8 +29,6 @@ is_a_name = _matcher(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
 """Whether a text is a distribution's name, by PEP 508."""
 is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
 """Whether a text is a version, with or without a local label."""
-is_a_kernel = _matcher(r"[0-9][A-Za-z0-9._+~-]*", 80)
-"""Whether a text may be a kernel version, as `uname -r` prints it."""
 is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
 """Whether a text may be a UUID, a bus address, or the name of a network interface or image."""
 
@@ -48,16 +44,3 @@ def is_a_path(text: str) -> bool:
     if not 0 < len(text) <= 500 or text.startswith(("-", "=")):
         return False
     return text.isprintable() and not set(text) & set('"`$|<>;&*?!')
-
-
-def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
-    """Exact requirements, made from those pairs that are a valid name and version.
-
-    >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
-    ('numpy==2.1.0',)
-    """
-    return tuple(
-        f"{name}=={version}"
-        for name, version in pairs
-        if name and version and is_a_name(name) and is_a_version(version)
-    )

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on, other_maker
-from gpusetup.catalog.kernels import served_by_codes
+from gpusetup.catalog.kernels import served_by
 from gpusetup.choose.choice import Choice
 from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
@@ -157,12 +157,10 @@ def cuda_was_refused(context: RuleContext) -> bool:
 NO_FAILURES = frozenset(
     "torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
     "device-node-missing rocm-lists-gpu rock-loaded "
-    "packaged-program environment-owner host-of-a-lender names-failure "
-    "requirement-broken capability-warning gpu-computes hosted-notebook gpu-image "
-    "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
-    "trainer-named bare-yes gpu-unused ran-alone "
-    "nccl-on-a-bridge output-shown program-crashed ipex "
-    "no-root-rights cloud-machine "
+    "packaged-program environment-owner host-of-a-lender names-failure capability-warning "
+    "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
+    "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
+    "nccl-on-a-bridge output-shown program-crashed cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "
@@ -336,7 +334,7 @@ def serving(context: RuleContext, gpu: Gpu) -> str | None:
         return None
     cuda = cuda_needed(torch)
     driver_cuda = context.driver.cuda or cuda
-    return served_by_codes(torch.kernels, gpu.compute_capability, cuda, driver_cuda)
+    return served_by(torch.kernels, gpu.compute_capability, cuda, driver_cuda)
 
 
 def cuda_needed(torch: Torch) -> str | None:

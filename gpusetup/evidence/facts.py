@@ -145,12 +145,6 @@ def listed_files(context: RuleContext) -> tuple[str, ...]:
     return tuple(event.values["path"] for event in events(context, "file-listed"))
 
 
-def toolkit_is_there(context: RuleContext) -> str:
-    """nvcc printed its release."""
-    release = context.snapshot.toolkit.nvcc
-    return f"nvcc {release} runs here" if release else ""
-
-
 def toolkit_is_installed(context: RuleContext) -> str:
     """nvidia-container-toolkit is installed on the host."""
     listings = events(context, "toolkit-installed")
@@ -190,25 +184,34 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
     return ""
 
 
+def companion_fits(context: RuleContext, companion: Name) -> bool | None:
+    """Whether the listed versions and builds of torch and a companion belong together; None if that
+    is not known."""
+    listed, torch, catalog = package(context, companion), context.torch, context.catalog
+    release = catalog.release_of(torch.version) if torch.version else None
+    if listed is None:
+        return None
+    fits = serves_torch(catalog, companion, listed.version, release.torch) if release else None
+    if fits is False or not torch.backend:
+        return fits
+    # What a wheel without a label is built for depends on its platform. A text may not show it, and
+    # conda's packages have builds of their own.
+    is_known = not is_report(context) and listed.installer != "conda"
+    platform = f"{context.os.family}-{context.os.machine}" if is_known else None
+    is_of_another = (
+        serves_backend(catalog, companion, listed.version, torch.backend, platform) is False
+    )
+    return False if is_of_another else fits
+
+
 def versions_are_a_pair(companion: Name) -> Fact:
     """A fact that holds if the listed versions of torch and companion work together."""
 
     def fact(context: RuleContext) -> str:
-        listed, torch, catalog = package(context, companion), context.torch, context.catalog
-        release = catalog.release_of(torch.version) if torch.version else None
-        if listed is None or release is None:
+        listed = package(context, companion)
+        if listed is None or not companion_fits(context, companion):
             return ""
-        version = listed.version
-        # If a wheel's version has no label, its build depends on the platform, which a text may not
-        # show.
-        is_known = not is_report(context) and listed.installer != "conda"
-        platform = f"{context.os.family}-{context.os.machine}" if is_known else None
-        of_another = torch.backend and (
-            serves_backend(catalog, companion, version, torch.backend, platform) is False
-        )
-        if of_another or not serves_torch(catalog, companion, version, release.torch):
-            return ""
-        return f"{companion} {version} belongs to torch {torch.version}"
+        return f"{companion} {listed.version} belongs to torch {context.torch.version}"
 
     return fact
 

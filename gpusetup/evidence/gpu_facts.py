@@ -15,9 +15,6 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.evidence.facts import gpu_names
-from gpusetup.evidence.maker_facts import (
-    intels_extension_fails,
-)
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability, parsed
 
@@ -95,12 +92,34 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     # A CUDA error does not show a program that looks for a GPU.
     looked_for = [kind for kind in LOOK_FOR_CUDA if kind != "cuda-error"]
     searched = events(context, "gpu-unused", "no-hip-gpus", *looked_for)
-    if torch_sees_none or searched or intels_extension_fails(context):
+    if torch_sees_none or searched:
         return ""
     # A variable that names another target makes ROCm itself fail.
     if target_is_overridden(context) and events(context, "program-failed"):
         return ""
     return NO_COMPLAINT
+
+
+def whys(context: RuleContext, kind: str) -> set[str | None]:
+    """The reasons (`why`) that the rows of a kind of event give."""
+    return {event.values.get("why") for event in events(context, kind)}
+
+
+def rocm_lists_the_gpu(context: RuleContext) -> str:
+    """rocminfo lists the AMD GPU that torch's ROCm build does not find. rocminfo opens /dev/kfd, so
+    then the driver, its nodes and the permissions work."""
+    finds_none = whys(context, "no-hip-gpus") - {"driver"} or (
+        rocm_of_wheel(context)
+        and (context.torch.cuda_available is False or events(context, "cuda-unavailable"))
+    )
+    is_listed = finds_none and events(context, "rocm-lists-gpu")
+    return "rocminfo lists the GPU" if is_listed else ""
+
+
+def rocm_of_wheel(context: RuleContext) -> str:
+    """The ROCm release that the installed wheel of torch is for (`6.2`); "" if it is not known."""
+    label = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    return label[1] if label else ""
 
 
 def target_is_overridden(context: RuleContext) -> str:

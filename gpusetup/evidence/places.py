@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import (
     RuleContext,
@@ -13,6 +14,9 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.model.machine import Events
+
+if TYPE_CHECKING:
+    from gpusetup.messages.programs import Program
 
 Question = Callable[[RuleContext], bool]
 
@@ -59,6 +63,17 @@ def is_beside_torch(context: RuleContext) -> bool:
         if not hasattr(builtins, exception) and exception not in TORCHS_EXCEPTIONS:
             return True
     return False
+
+
+def program_of(context: RuleContext) -> Program | None:
+    """The program of a text. Its table is loaded only if the text is about a program."""
+    name = context.snapshot.failing.program
+    is_unnamed = name is None and is_beside_torch(context)
+    if name is None and not is_unnamed:
+        return None
+    from gpusetup.messages.programs import BY_NAME, UNNAMED
+
+    return UNNAMED if name is None else BY_NAME.get(name)
 
 
 def job_without_gpu(context: RuleContext) -> Events:

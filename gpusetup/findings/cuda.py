@@ -6,14 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpusetup.catalog.facts import switched
 from gpusetup.causes.cuda_start import HIDES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,
     RuleContext,
     cuda_errors,
-    cuda_was_refused,
     driver_answers,
     events,
     failed_children,
@@ -59,7 +57,7 @@ def uvm_missing(context: RuleContext) -> Findings:
 def device_permission(context: RuleContext) -> Findings:
     """This user has no permission to open the device nodes."""
     messages = list(events(context, "device-permission"))
-    closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
+    closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(node)]
     # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
     for node in sorted(closed_nodes, key=lambda node: len(node.path)):
         text = f"{node.path} {node.mode or 'is closed'}"
@@ -68,21 +66,11 @@ def device_permission(context: RuleContext) -> Findings:
         yield finding(context, "device-permission", messages)
 
 
-def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
-    """Whether this user cannot open a device node. In a text: whether only the node's group can
-    open it and CUDA failed."""
+def _is_shut(node: DeviceNode) -> bool:
+    """Whether this user cannot open a device node."""
     # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
-    if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
-        return False
-    if False in (node.readable, node.writable):
-        return True
-    # CUDA does not need nvidia-uvm-tools, so in a text, only the other nodes prove something.
-    if not is_report(context) or "uvm" in node.path or not node.mode:
-        return False
-    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
-    # can open it. A program that listed a GPU has opened its node.
-    bits_of_others = node.mode[7:9]
-    return bits_of_others != "rw" and cuda_was_refused(context) and not gpus(context)
+    is_a_gpus = node.path.startswith("/dev/nvidia") and "caps" not in node.path
+    return is_a_gpus and False in (node.readable, node.writable)
 
 
 INVALID_DEVICE = 101
@@ -149,19 +137,9 @@ def instances(gpu: Gpu) -> int | None:
 
 
 def compute_mode(context: RuleContext) -> Findings:
-    """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
-    here = unhidden(context)
-    # The names of vGPU profiles without CUDA end in A or B; Q and C profiles have CUDA.
-    virtual = [
-        gpu
-        for gpu in here
-        if re.search(r"-\d{1,3}[AB]$", gpu.name.strip())
-        or ((gpu.virtualization or "").lower() == "vgpu" and _mode(gpu) == "prohibited")
-    ]
-    if virtual:
-        yield of_gpus(context, "vgpu-no-compute", virtual, "name", "compute_mode")
+    """The GPU's compute mode excludes other processes."""
     for mode in ("prohibited", "exclusive"):
-        closed = [gpu for gpu in here if gpu not in virtual and _mode(gpu) == mode]
+        closed = [gpu for gpu in unhidden(context) if _mode(gpu) == mode]
         if closed:
             command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_listed(closed))
             text = RECORDS["compute-mode-exclusive"].text
@@ -258,9 +236,13 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
     return code != NO_DEVICE or (bool(is_looked_for) and has_nvidia(context) is not False)
 
 
+SWITCHED = re.compile("SXM|HBM3|HGX|V100|A[18]00|H[18]00|H20|B[23]00")
+"""GPUs that are also sold on boards with NVSwitch, by a part of their name."""
+
+
 def _has_no_fabric(context: RuleContext) -> bool:
     """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
-    are_switched = [switched(gpu.name) for gpu in gpus(context)]
+    are_switched = [SWITCHED.search(gpu.name) for gpu in gpus(context)]
     is_said = bool(events(context, "no-nvswitch"))
     return is_said or (bool(are_switched) and not any(are_switched))
 
@@ -324,11 +306,6 @@ def named_gpu(context: RuleContext, event: Event) -> str:
         if number == str(gpu.cuda_index if is_cudas else gpu.nvml_index):
             return gpu_naming.gpu_in_full(gpu)
     bus = event.values.get("bus")
-    # NVML numbers the GPUs in the order of their addresses.
-    addresses = sorted(device.bus_id or "" for device in nvidia_on_pci(context))
-    index = whole_number(number)
-    if not bus and not is_cudas and index is not None and index < len(addresses):
-        bus = addresses[index]
     return f"GPU {number} ({bus})" if bus else f"GPU {number}"
 
 
@@ -336,7 +313,7 @@ NOT_SUPPORTED = "3"
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
+    """A GPU returned errors instead of values when it was queried."""
     for event in events(context, "gpu-read-failed"):
         gpu, problem = named_gpu(context, event), event.values.get("problem", "")
         # The titles of these causes have different placeholders.
@@ -350,9 +327,6 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
-    for event in () if context.other_host else events(context, "cuda-misses-gpu"):
-        values = {**event.values, "gpu": named_gpu(context, event)}
-        yield finding(context, "gpu-does-not-answer", (replace(event, values=values),))
 
 
 MEASURED = {"temperature_celsius", "power_watts"}

@@ -307,12 +307,10 @@ def nvml_mismatch(context: RuleContext) -> Findings:
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:
-    """The kernel module is loaded and bound to the GPU, but the driver lists no GPU, or not this
-    one."""
+    """The kernel module is loaded and bound to the GPU, but the driver lists no GPU."""
     machine = context.snapshot
     if context.other_host:
         return
-    left_out = events(context, "gpu-not-listed")
     messages: Events = ()
     lists_nothing = False
     # A job without a GPU has no GPU to start, and a list of GPUs shows that they have started.
@@ -321,15 +319,9 @@ def gpu_init_failed(context: RuleContext) -> Findings:
         is_bound = "nvidia" in [device.driver for device in nvidia_on_pci(context)]
         nvml_answers = machine.driver.module_loaded and not machine.driver.nvml_code
         lists_nothing = is_bound and bool(nvml_answers) and machine.gpus == ()
-    if messages or left_out or (lists_nothing and driver_belongs_here(context)):
-        places = (
-            (f"GPU {place}" if (place := event.values.get("place")) else "the GPU")
-            + f" ({event.values.get('bus')})"
-            for event in left_out
-        )
-        names = ", ".join(places) or gpu_naming.gpu_names(context)
-        evidence = (*messages, *left_out, *on_the_bus(context))
-        yield finding(context, "gpu-init-failed", evidence, who=names)
+    if messages or (lists_nothing and driver_belongs_here(context)):
+        evidence = (*messages, *on_the_bus(context))
+        yield finding(context, "gpu-init-failed", evidence, who=gpu_naming.gpu_names(context))
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:

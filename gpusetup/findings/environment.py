@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import index_url
-from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
-from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.causes.torch import conda_and_pip
 from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
-from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_was_refused,
@@ -22,23 +20,19 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     in_container,
-    is_cuda_build,
     is_report,
-    on,
     package,
     packages,
     says_nothing_else,
     value_evidence,
 )
-from gpusetup.evidence.maker_facts import intels_extension_fails
+from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
-from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -70,10 +64,9 @@ def torch_itself(context: RuleContext) -> Findings:
     if conda and pip and parsed(conda).release != parsed(pip).release:
         versions = f"conda has torch {conda}, pip {pip}"
         yield seen(context, "mixed-conda-pip", "packages", versions)
-    # What fails to load with Intel's extension is the extension's, which `intel-gpu` replaces.
-    if torch.import_error and not intels_extension_fails(context):
+    if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
-    if torch.version and numpy and not takes_numpy(torch.version, numpy.version, context.catalog):
+    if torch.version and numpy and not takes_numpy(torch.version, numpy.version):
         versions = f"torch {torch.version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.
@@ -98,7 +91,7 @@ def two_torch_installs(context: RuleContext) -> Findings:
     # the other, which is only worth a warning.
     yield finding(
         context,
-        "two-torch-installs",
+        "mixed-conda-pip",
         evidence,
         severity=Severity.WARNING if len({copy.location for copy in copies}) > 1 else None,
         times=str(len(versions)),
@@ -116,7 +109,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if not location or not python.prefix:
         return
     folders_of_environment = tuple(filter(None, (python.prefix, python.site_packages)))
-    if location.startswith(folders_of_environment) or events(context, *HALVES_DO_NOT_FIT):
+    if location.startswith(folders_of_environment):
         return
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
@@ -185,26 +178,6 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         yield finding(context, "torch-sees-no-gpu", messages)
 
 
-NAMES_SHOWN = 3
-"""How many packages a title lists."""
-
-
-def cuda_lib_missing(context: RuleContext) -> Findings:
-    """A CUDA library that torch needs is missing or incomplete."""
-    torn = [
-        (installed.name, installed.version)
-        for installed in context.snapshot.packages or ()
-        if installed.name.startswith("nvidia-") and installed.intact is False
-    ]
-    if not torn:
-        return
-    again = ("install", "--force-reinstall", "--no-deps", *exactly(torn))
-    fix = Fix(text="Reinstall these packages", commands=(paste.pip(context, *again),))
-    names = ", ".join(name for name, _ in torn[:NAMES_SHOWN])
-    text = f"{names}: files are missing"
-    yield seen(context, "cuda-lib-missing", "packages", text, fix=fix, library=names)
-
-
 def interpreter(context: RuleContext) -> Findings:
     """No torch can be installed for this Python, on this system, or with this libc."""
     os, python, torch = context.os, context.snapshot.python, context.torch
@@ -263,8 +236,7 @@ def environment(context: RuleContext) -> Findings:
 
 
 def host(context: RuleContext) -> Findings:
-    """The host lacks space for an install or for the workers of a DataLoader, or has no compiler
-    for Triton."""
+    """The host lacks space for an install or for the workers of a DataLoader."""
     machine = context.snapshot
     messages = events(context, "pip-cache-disk-full")
     disks = [
@@ -280,11 +252,6 @@ def host(context: RuleContext) -> Findings:
     if shared_memory is not None and shared_memory <= GIB and in_container(context):
         text = f"/dev/shm is {gib(shared_memory)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
-    # A text does not show which compilers a machine has. On Linux, Triton compiles with gcc.
-    lacks_compiler = machine.packages is not None and machine.toolkit.compiler is None
-    may_compile = on(context, "linux") and not is_report(context) and is_cuda_build(machine.torch)
-    if lacks_compiler and may_compile and has_nvidia(context):
-        yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 
 SETTINGS = {
@@ -313,7 +280,7 @@ def companions(context: RuleContext) -> Findings:
     names: tuple[Name, ...] = ("torchvision", "torchaudio")
     for name in names:
         cause = f"{name}-mismatch"
-        messages, difference = events(context, cause), _difference(context, name)
+        messages, torch, listed = events(context, cause), context.torch, package(context, name)
         is_weak = False
         if not messages and name == "torchvision":
             messages = events(context, IMAGE_WARNING)
@@ -321,32 +288,14 @@ def companions(context: RuleContext) -> Findings:
         if not messages:
             # torch computes although versions differ: the companion fails when it is used.
             is_weak = bool(context.torch.cuda_available)
-        if messages or difference:
-            pair = f"{name} does not belong to this torch{difference}"
+        differs = companion_fits(context, name) is False
+        if messages or differs:
+            pair = f"{name} does not belong to this torch"
+            if differs and listed:
+                pair += f" {torch.version or torch.backend}: {name} {listed.version}"
             fix = _companion_fix(context, name)
             evidence = (*messages, shown(context, "packages", pair))
             yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
-
-
-def _difference(context: RuleContext, name: Name) -> str:
-    """How a companion does not fit torch (release, CUDA or backend); "" if it fits.
-
-    It is the end of the sentence "NAME does not belong to this torch".
-    """
-    torch, companion, catalog = context.torch, package(context, name), context.catalog
-    if companion is None:
-        return ""
-    release = catalog.release_of(torch.version) if torch.version else None
-    if release and serves_torch(catalog, name, companion.version, release.torch) is False:
-        return f" {torch.version}: {name} {companion.version}"
-    if not torch.backend:
-        return ""
-    # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
-    # conda's packages have builds of their own.
-    is_wheel = not is_report(context) and companion.installer != "conda"
-    platform = f"{context.os.family}-{context.os.machine}" if is_wheel else None
-    fits = serves_backend(catalog, name, companion.version, torch.backend, platform)
-    return f": it is not built for {torch.backend}" if fits is False else ""
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
@@ -367,19 +316,20 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "prints"
         )
         return Fix(text=text, needs=unread)
-    which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
+    ask = "import torch; print(torch.__version__, torch.__file__)"
+    which = paste.command(context, paste.python(context), "-c", ask)
     way = paste.install_torch(context, f"Install torch and {name} together. ")
     return replace(way, looks=paste.look(look, which))
 
 
-WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
-
-
 def pairs(context: RuleContext) -> Findings:
-    """Packages that do not work with the installed torch."""
-    torch = context.torch.version
-    if not torch:
+    """Packages whose release does not work with the installed torch, as `resolve` judges them."""
+    torch, os, catalog = context.torch, context.os, context.catalog
+    build = catalog.row_of(
+        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
+    )
+    if build is None:
         return
     for installed in context.snapshot.packages or ():
         project = companion_table().project(normalised(installed.name))
@@ -387,46 +337,25 @@ def pairs(context: RuleContext) -> Findings:
         # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        alternative = project.alternative
-        if takes_torch(project, installed.version, torch) is False:
-            pair = f"{project.name} {installed.version} is not for torch {torch}"
-            releases = releases_for(project, torch)
-        elif found := _other_cuda(context, project, installed):
-            pair, build = found
-            releases = releases_beside(project, build, context.catalog)
-            alternative = project.way_out(build, index_url(build.backend))
-        else:
+        # The CUDA of a labelled wheel, or of one from a folder, is not the table's.
+        is_of_default_index = not ("+" in installed.version or installed.direct)
+        reason = why_release_differs(
+            project.name, installed.version, build, catalog, of_torch_index=not is_of_default_index
+        )
+        if reason is None:
             continue
+        way_out = project.way_out(build, index_url(build.backend))
         # Without --no-deps pip might replace torch.
         fix = Fix(
-            text=f"Install the release for this torch, if there is one. Otherwise, {alternative}",
+            text=f"Install the release for this torch, if there is one. Otherwise, {way_out}",
             commands=tuple(
                 paste.pip(context, "install", "--no-deps", f"{project.name}{release}")
-                for release in releases[:1]
+                for release in releases_beside(project, build, catalog)[:1]
             ),
         )
+        pair = reason.partition(" (")[0]
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
-
-
-def _other_cuda(
-    context: RuleContext, project: Project, installed: Package
-) -> tuple[str, TorchBuild] | None:
-    """Why a default index's wheel for another CUDA version does not load beside torch, as `resolve`
-    gives it, and torch's build; None if it may load.
-
-    The companion table is not about texts, labelled wheels and wheels from a folder. A package that
-    also works in Python only does not fail.
-    """
-    os, torch = context.os, context.torch
-    is_known_wheel = not (is_report(context) or "+" in installed.version or installed.direct)
-    build = context.catalog.row_of(
-        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
-    )
-    if not is_known_wheel or build is None or not build.cuda or project.python_only:
-        return None
-    reason = why_release_differs(project.name, installed.version, build, context.catalog)
-    return (reason.partition(" (")[0], build) if reason else None
 
 
 RULES = (
@@ -437,7 +366,6 @@ RULES = (
     torch_cpu_build,
     foreign_wheel,
     torch_sees_no_gpu,
-    cuda_lib_missing,
     interpreter,
     environment,
     host,

@@ -111,8 +111,8 @@ def too_old(context: RuleContext) -> Findings:
         return
     # The cause, the first compute capability that has the feature, and how serious it is.
     limits = [("bf16-unsupported", Capability(8, 0), Severity.NOTE)]
-    # Only torch.compile needs Triton. An unknown version counts as new.
-    if parsed(torch.version or "99") >= parsed(context.catalog.milestone("torch.compile")):
+    # Only torch.compile, which came with torch 2.0, needs Triton. An unknown version counts as new.
+    if parsed(torch.version or "99") >= parsed("2.0"):
         limits.append(("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNING))
     for cause, first, severity in limits:
         for gpu in visible_gpus(context.snapshot):
@@ -291,7 +291,7 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
         if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
     ]
     if failed:
-        yield of_gpus(context, "fabric-unhealthy", failed, "fabric_status")
+        yield of_gpus(context, "nvlink-degraded", failed, "fabric_status", fabric="unhealthy")
 
 
 RULES = (

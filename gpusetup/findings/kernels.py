@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import (
     FIRST_OF_THOR,
+    UNDECLARED,
     UNIFIED,
     board_of,
     jetpack_of,
-    undeclared,
 )
 from gpusetup.catalog.kernels import readable, release
 from gpusetup.causes.extensions import capabilities, extension_of, kernel_messages
@@ -31,7 +31,6 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.environment import torch_in_words, version_evidence
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
-from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, visible_gpus
 from gpusetup.model.shell import lines
@@ -51,7 +50,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     # NVIDIA's own wheel needs some libraries without declaring them, so where only these are
     # missing, torch is the right one.
     missing = events(context, "cuda-lib-missing")
-    declared = tuple(e for e in missing if undeclared(e.values.get("library", "")) is None)
+    declared = tuple(e for e in missing if not e.values.get("library", "").startswith(UNDECLARED))
     if missing and not declared:
         return
     if not ((sees_no_gpu and may_be_installed) or declared or _cannot_run_on_board(context)):
@@ -62,7 +61,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
         evidence=(*event_evidence(declared), *version_evidence(context)),
-        fix=OF_THE_HOST if declared and in_container(context) else jetson_fix(context),
+        fix=OF_THE_HOST if declared and in_container(context) else paste.jetson_fix(context),
     )
 
 

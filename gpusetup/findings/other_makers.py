@@ -24,10 +24,7 @@ from gpusetup.evidence.context import (
     on,
     readings,
 )
-from gpusetup.evidence.maker_facts import (
-    intels_extension_fails,
-    rocm_of_wheel,
-)
+from gpusetup.evidence.gpu_facts import rocm_of_wheel
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
@@ -36,8 +33,8 @@ from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Events, MakerStack
 from gpusetup.model.versions import parsed
 
-OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("i915", "xe")}
-"""A maker -> the kernel drivers through which its runtime reaches a GPU."""
+OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("xe", "i915")}
+"""A maker -> the kernel drivers through which its runtime reaches a GPU, the current one first."""
 KFD = "/dev/kfd"
 
 
@@ -57,34 +54,32 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     """The kernel driver is not loaded for the GPU, its device nodes are missing (in a container:
     were not given to it), or this user may not open them."""
     stack = stack_of(context)
-    if stack is None or stack.maker not in OWN_DRIVERS:
+    # On Windows, the probe cannot read which driver a card has.
+    if stack is None or stack.maker not in OWN_DRIVERS or not on(context, "linux"):
         return
     maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
+    module = OWN_DRIVERS[maker.id][0]
     has_its_build = maker_of(context.torch.backend) == maker.id
     lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
     renders = [node for node in nodes if node.path != KFD]
-    if context.os.wsl and not in_container(context):
-        if maker is AMD and has_its_build and not stack.runtime:
-            text, fix = "WSL, and no /opt/rocm", makers.rocm_in_wsl(context)
-            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
-        return
     if in_container(context):
         # If torch has no build for the GPU, no program in the container would use it.
         is_missing = lacks_kfd if maker is AMD else stack.nodes is not None and not renders
         if is_missing and has_its_build:
             text = f"{_node_of(maker)} is not in this container"
-            fix = makers.into_container(context, maker)
-            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, fix=fix, who=who)
-    # On Windows, the probe cannot read which driver a card has.
-    elif on(context, "linux") and has_a_build(stack):
+            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, who=who)
+    elif context.os.wsl:
+        if maker is AMD and has_its_build and not stack.runtime:
+            text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
+            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
+        return
+    elif has_a_build(stack):
         if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
             text = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            fix = makers.load_driver(maker)
-            yield seen(context, NOT_LOADED, "pci_devices", text, fix=fix, who=who)
+            yield seen(context, NOT_LOADED, "pci_devices", text, who=who, module=module)
         elif lacks_kfd:
             text = f"amdgpu is loaded, and {KFD} is not there"
-            fix = makers.load_driver(maker)
-            yield seen(context, NOT_LOADED, "makers.nodes", text, fix=fix, who=who)
+            yield seen(context, NOT_LOADED, "makers.nodes", text, who=who, module=module)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
     is_shut = bool(renders) and all(node in refused for node in renders)
@@ -93,8 +88,7 @@ def driver_and_nodes(context: RuleContext) -> Findings:
             shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
             for node in refused
         ]
-        fix = makers.join_groups(context, maker)
-        yield finding(context, "maker-device-permission", rights, fix=fix, node=refused[0].path)
+        yield finding(context, "maker-device-permission", rights, node=refused[0].path)
 
 
 NOT_LOADED = "maker-driver-not-loaded"
@@ -144,7 +138,7 @@ def no_kernels(context: RuleContext) -> Findings:
         yield seen(context, "rocm-override-wrong", "environment", text)
     version = context.torch.version or ""
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
-    if not (rocm and targets) or any(has_kernels(t, rocm, version) is not False for t in targets):
+    if not (rocm and targets) or any(has_kernels(t, rocm) is not False for t in targets):
         return
     # A person who set the override chose the kernels of a related target on purpose.
     if value and any(target in RELATIVES for target in targets):
@@ -154,7 +148,7 @@ def no_kernels(context: RuleContext) -> Findings:
         context,
         "rocm-arch-missing",
         (shown(context, "makers.gpus", who), shown(context, "torch", f"torch {version}")),
-        fix=makers.kernels_for_target(context, targets[0], rocm),
+        fix=makers.build_for(context, AMD, targets[0]),
         who=who,
         torch_name=f"torch {version}",
         is_dropped="yes" if targets[0] in DROPPED else "",
@@ -182,58 +176,11 @@ def metal(context: RuleContext) -> Findings:
         evidence = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
         fix = makers.native_python(context)
         yield finding(context, "apple-silicon", evidence, fix=fix)
-    elif stack is not None and stack.maker == APPLE.id and version and macos:
-        wanted = oldest_macos(version)
-        if parsed(macos) < parsed(wanted):
-            text = f"macOS {macos}, torch {version}"
-            fix = makers.newer_macos(wanted)
-            yield seen(context, "apple-silicon", "os", text, fix=fix)
-
-
-REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
-NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
-
-
-def said_of_the_stack(context: RuleContext) -> Findings:
-    """Problems of the driver and its device nodes that the makers' own tools report in a text."""
-    if not is_report(context) or has_nvidia(context):
         return
-    complaints = events(context, "no-hip-gpus")
-    refused = [event for event in complaints if REFUSED.search(event.text or "")]
-    missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
-    unloaded = [event for event in complaints if event.values.get("why") == "module"]
-    # Where rocminfo finds the module elsewhere in the text, somebody has loaded it since.
-    if events(context, "rock-loaded"):
-        unloaded = []
-    maker = _maker_in_text(context)
-    # Render nodes belong to every maker's driver, so the text must name one maker alone.
-    if maker is not None:
-        missing += events(context, "device-node-missing")
-    maker = maker or AMD
-    # Docker on Windows runs in a machine that has no device node at all.
-    on_host = not on(context, "windows") and any(e.values.get("place") == "host" for e in missing)
-    if refused:
-        fix, node = makers.join_groups(context, maker), _node_of(maker)
-        yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
-    elif missing and not on_host and (in_container(context) or on(context, "windows")):
-        fix = makers.into_container(context, maker)
-        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
-    # In WSL there is neither /dev/kfd nor a Linux kernel module.
-    elif (missing or unloaded) and context.os.wsl is not True:
-        who, fix = f"the {maker.name} GPU", makers.load_driver(maker)
-        yield finding(context, NOT_LOADED, (*unloaded, *missing), fix=fix, who=who)
-
-
-def _maker_in_text(context: RuleContext) -> Maker | None:
-    """The only maker of GPUs that a text names, if it is AMD or Intel."""
-    named = set(vendors_of(context.snapshot))
-    if build_maker := maker_of(context.torch.backend):
-        named.add(build_maker)
-    if events(context, "no-xpu"):
-        named.add(INTEL.id)
-    if events(context, "no-hip-gpus", "hip-kernel-missing"):
-        named.add(AMD.id)
-    return next((maker for maker in (AMD, INTEL) if named == {maker.id}), None)
+    is_read = stack is not None and stack.maker == APPLE.id and version and macos
+    if is_read and parsed(macos or "") < parsed(oldest_macos(version or "")):
+        text, fix = f"macOS {macos}, torch {version}", makers.reach_metal(context)
+        yield seen(context, "apple-silicon", "os", text, fix=fix)
 
 
 def serves_its_maker(context: RuleContext) -> bool:
@@ -267,8 +214,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     if stack_of(context) is not None:
         return
     cause, fix = _of_whom(context)
-    maker_is_at_fault = intels_extension_fails(context) or events(context, "hip-kernel-missing")
-    is_only_a_note = not maker_is_at_fault and (
+    is_only_a_note = not events(context, "hip-kernel-missing") and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )
     # A program that filled the GPU's memory, or that runs on the Mac's own device, needs no word on
@@ -319,8 +265,7 @@ def _what_is_there(context: RuleContext) -> Events:
 def _in_use(context: RuleContext) -> bool:
     """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
     torch = context.torch
-    # Intel's ended extension is at fault although it sees the GPU.
-    if intels_extension_fails(context) or events(context, *LOOKED_FOR_CUDA[1:]):
+    if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
     if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
         return True
@@ -333,8 +278,7 @@ def _is_absent(context: RuleContext) -> bool:
     if has_gpu is not None or machine.driver.version:
         return has_gpu is False
     is_another_makers = is_seen_only(maker_of(machine.torch.backend))
-    said = events(context, *OF_ANOTHER_MAKER) or intels_extension_fails(context)
-    return bool(is_another_makers or said)
+    return is_another_makers or bool(events(context, *OF_ANOTHER_MAKER))
 
 
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
@@ -366,7 +310,6 @@ STOPS_EARLIER = (
     "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
     "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
     "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
-    "worker-cannot-pickle",
 )  # fmt: skip
 """Failures that happen with or without a GPU: then a missing GPU is only a note.
 
@@ -409,16 +352,11 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
         if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
             return "amd-gpu", makers.for_amd(context)
-        needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
-        if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
+        needs_xpu = maker_of_build == "intel" or events(context, "no-xpu")
+        if needs_xpu or makers.names_gpu_with_xpu(context):
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-    if older := makers.graphics_without_xpu(context):
-        text = (
-            f"PyTorch's list of Intel GPUs does not have {older}: use the CPU build of torch, "
-            "OpenVINO for inference, or a machine with another GPU"
-        )
     if in_container(context):
         text += IMAGE
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
@@ -434,7 +372,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
 
 RULES = (
-    said_of_the_stack,
     driver_and_nodes,
     wrong_build,
     no_kernels,

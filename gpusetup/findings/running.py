@@ -70,46 +70,33 @@ def _measured(message: Event) -> Event:
 
 
 def nccl_error(context: RuleContext) -> Findings:
-    """NCCL failed, and the text does not show the reason."""
+    """NCCL cannot reach another rank through the network interface that it chose."""
     unreached = events(context, "nccl-connect-failed")
-    if unreached and not events(context, *ENDS_A_RANK):
-        peers = [event.values.get("peer", "") for event in unreached]
-        is_on_a_bridge = any(peer.startswith(DOCKERS_NETWORK) for peer in peers)
-        message = ON_A_BRIDGE if is_on_a_bridge else UNREACHED
-        cause = "nccl-no-socket-interface"
-        yield finding(context, cause, unreached, message=message, interface="docker0")
+    if events(context, *ENDS_A_RANK):
+        unreached = ()
     on_a_bridge = events(context, "nccl-on-a-bridge")
     # A container bridge connects only one machine, so it is the wrong interface if the ranks cannot
     # connect.
-    if on_a_bridge and events(context, "nccl-timeout", "nccl-error", "run-hangs"):
-        yield finding(context, "nccl-no-socket-interface", on_a_bridge, message=ON_A_BRIDGE)
+    if not events(context, "nccl-timeout", "nccl-error", "run-hangs"):
+        on_a_bridge = ()
+    if messages := (*unreached, *on_a_bridge):
+        yield finding(context, "nccl-no-socket-interface", messages, message=UNREACHED)
 
 
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
 """Failures that end one rank, so that the other ranks can no longer reach it."""
 
+# Source: docker's documentation, bridge network driver (the default bridge docker0).
 UNREACHED = Message(
     title="The rank at {peer} cannot be reached: {how}",
-    plain="NCCL cannot reach another rank (process) through the network interface that it chose",
-    means="A firewall, a wrong address or another network lies between the two machines.",
-    text="Check that the rendezvous names an address of the other machine. Open the ports between "
-    "them, and check that the other rank runs. NCCL may have chosen a bridge or lo, so name the "
-    "interface of the network between the machines in place of NAME (`ip -brief addr` lists them)",
-    commands=("export NCCL_SOCKET_IFNAME=NAME",),
-    look=("ip -brief addr",),
-)
-
-# Source: docker's documentation, bridge network driver (the default bridge docker0).
-DOCKERS_NETWORK = "172.17."
-"""The beginning of the addresses on docker's default bridge."""
-
-ON_A_BRIDGE = Message(
-    title="NCCL connects through {interface}, a bridge that only its own machine reaches",
+    plain="NCCL connects through a network interface that does not reach the other ranks",
     means="NCCL takes the first interface that it finds. Docker's default bridge has the same "
-    "address (172.17.0.1) on each machine, so that no node reaches another through it.",
+    "address (172.17.0.1) on each machine, so that no node reaches another through it. Otherwise "
+    "a firewall, a wrong address or another network lies between the machines.",
     text="Exclude the bridge on each node, as below, or set NCCL_SOCKET_IFNAME (and "
     "GLOO_SOCKET_IFNAME) to the interface of the network between the machines (`ip -brief addr` "
-    "lists them). If the ranks still cannot connect, check the firewall between the machines",
+    "lists them). If the ranks still cannot connect, check that the rendezvous names an address of "
+    "the other machine, that the other rank runs, and that the firewall lets them through",
     commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
     look=("ip -brief addr",),
 )

@@ -7,13 +7,11 @@ import re
 from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import RECORDS
-from gpusetup.causes.wheels import good_python
+from gpusetup.causes.wheels import USUAL_PYTHON
 from gpusetup.choose.host import python_tag
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.findings.message_rules import finding
 from gpusetup.fixes import makers, paste
-from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
@@ -75,8 +73,11 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     """The fix: another index, another Python, or an installation of the chosen build."""
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
+    # The maker's own newest build for this system, never another maker's.
     if maker and is_seen_only(maker):
-        return makers.newest_build(context, BY_ID[maker])
+        if on(context, "macos"):
+            return makers.for_mac(context)
+        return makers.build_for(context, BY_ID[maker], makers.target_of_text(context))
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -84,24 +85,13 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and context.choice.build is None:
-        return jetson_fix(context)
-    tags = re.search(r"-cp(\d)(\d{1,2})t?-", requested)
-    if cause == "python-no-wheel" and tags:
-        python = f"{tags[1]}.{tags[2]}"
-        text = (
-            f"This file is for 64-bit Python {python}: create an environment with that Python, "
-            "or let the installer choose the file for yours"
-        )
-        return paste.with_python(context, python, text)
+        return paste.jetson_fix(context)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
         return makers.native_python(context)
-    if context.choice.build is None:
-        if cause == "no-wheel-for-platform":
-            return Fix(text=RECORDS["no-wheel-for-platform"].text)
-        if cause == "glibc-too-old":
-            return None
+    if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
+        return None
     why = "Install a release that has a wheel for this system. "
     return makers.first_install(context) or paste.install_torch(context, why)
 
@@ -142,7 +132,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     torch = torch_of(context.catalog, name, exact)
     if torch is None and context.snapshot.python.version and context.choice.build:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    python = good_python(context)
+    python = USUAL_PYTHON
     if torch:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.facts import driver_branch, generation_of, has_repository
-from gpusetup.evidence.command_values import is_a_kernel
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -25,10 +23,18 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.system_packages import compiler, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Gpu, Os
+from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 
+LONG_TERM_BRANCH = 580
+"""The driver branch with long-term support: it supports Maxwell to Blackwell and CUDA 13."""
+REPOSITORIES = {
+    "ubuntu": ("2204", "2404", "2604"),
+    "debian": ("12", "13"),
+    "rhel": ("8", "9", "10"),
+}
+"""A distribution -> the releases for which NVIDIA's own repository has a folder."""
 OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
 ONLY_OPEN_FROM = Capability(10, 0)
@@ -72,24 +78,6 @@ SIGNED_ON_UBUNTU = (
 )
 FIRST_PACKAGED_ON_UBUNTU = parsed("22.04")
 """The first release of Ubuntu whose archive has today's branches."""
-FUSION = (
-    "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
-)
-OPEN_ON_FEDORA = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod"
-"""Makes akmods build the open kernel modules (RPM Fusion, Howto/NVIDIA, "Kernel Open")."""
-
-INSTALL_DRIVER: dict[str, tuple[str, ...]] = {
-    "fedora": (
-        f'sudo dnf install -y "{FUSION.format("free")}" "{FUSION.format("nonfree")}"',
-        "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda",
-        "sudo akmods --force",
-        "modinfo -F version nvidia",
-    ),
-    "arch": ("sudo pacman -Syu --needed --noconfirm linux-headers nvidia-open-dkms nvidia-utils",),
-}
-"""A family of distributions -> its packages' commands, which install the current driver branch for
-GPUs since Turing, on a machine without Secure Boot."""
-
 GUIDES = {
     "debian": "https://wiki.debian.org/NvidiaGraphicsDrivers",
     "fedora": "https://rpmfusion.org/Howto/NVIDIA",
@@ -98,33 +86,7 @@ GUIDES = {
     "suse": "https://en.opensuse.org/SDB:NVIDIA_drivers",
     "nixos": "https://wiki.nixos.org/wiki/NVIDIA",
 }
-"""A family of distributions -> its guide, for what its few commands do not cover: Secure Boot,
-older GPUs, another kernel."""
-
-
-def cuda_repository(os: Os) -> Lines:
-    """NVIDIA's own repository for toolkits (its CUDA Installation Guide); () if it has none for
-    this system."""
-    system, release = (os.id or "").lower(), (os.version or "").partition(".")[0]
-    if system in ("rocky", "almalinux", "centos"):
-        system = "rhel"
-    elif system == "ubuntu":
-        release = (os.version or "").replace(".", "")
-    if system not in ("ubuntu", "debian", "rhel") or not has_repository(system, release):
-        return ()
-    # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
-    machine = "sbsa" if os.machine == "aarch64" else "x86_64"
-    repositories = "https://developer.download.nvidia.com/compute/cuda/repos"
-    folder = f"{repositories}/{system}{release}/{machine}"
-    if system == "rhel":
-        file = f"{folder}/cuda-rhel{release}.repo"
-        return (filled("sudo dnf config-manager --add-repo {file}", file=file),)
-    keyring = "cuda-keyring_1.1-1_all.deb"
-    return (
-        filled("wget {url}", url=f"{folder}/{keyring}"),
-        filled("sudo apt install -y {file}", file=f"./{keyring}"),
-        filled(UPDATE),
-    )
+"""A family of distributions -> the guide to its own packages of the driver."""
 
 
 DRIVER_SITE = "https://www.nvidia.com/drivers"
@@ -133,21 +95,12 @@ DRIVER_SITE = "https://www.nvidia.com/drivers"
 def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The GPUs of this machine whose compute capability is known, by their driver or the PCI bus.
 
-    A driver lists only the GPUs that it supports, so the PCI bus counts if it shows more. A device
-    on the bus counts as the oldest generation that its id can mean.
+    A device on the bus counts as the oldest generation that its id can mean.
     """
     from gpusetup.choose.host import gpus_to_serve
 
     listed = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
-    known = [gpu for gpu in listed if gpu.compute_capability]
-    on_bus = nvidia_on_pci(context)
-    if len(known) < len(on_bus):
-        known += [
-            Gpu(name=gpu_naming.name_on_bus(device), compute_capability=capability)
-            for device in on_bus
-            if (capability := generation_of(device.device_id))
-        ]
-    return tuple(known)
+    return tuple(gpu for gpu in listed if gpu.compute_capability)
 
 
 def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
@@ -158,7 +111,7 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
     catalog, here = context.catalog, known_gpus(context)
     capabilities = [gpu.compute_capability for gpu in here if gpu.compute_capability]
     last = min(filter(None, map(catalog.last_branch, capabilities)), default=None)
-    branch = max(driver_branch(), branch_of(floor))
+    branch = max(LONG_TERM_BRANCH, branch_of(floor))
     return DriverRequest(
         # A newer branch than the last one would not support the oldest of the GPUs.
         branch=branch if last is None else min(branch, last),
@@ -170,12 +123,12 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
-    """The commands that install a driver on this distribution. () if a guide or a download page is
-    the only way, or if the driver must be installed elsewhere (a container's is its host's)."""
-    request, os, family = driver_request(context, floor), context.os, linux_family(context) or ""
+    """The commands that install a driver on Ubuntu; () on another system, whose guide is the way,
+    and if the driver must be installed elsewhere (a container's is its host's)."""
+    request, os = driver_request(context, floor), context.os
     if where_driver_lives(context):
         return ()
-    if family == "ubuntu":
+    if linux_family(context) == "ubuntu":
         release = re.search(r"ubuntu\D{0,3}(\d+\.\d+)", (os.name or "").lower())
         # Only a text has a name without an id; a probed machine may have NVIDIA's repository too.
         if release and not os.id and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
@@ -188,12 +141,7 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
         name = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
         install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
         return (*lines(UPDATE), filled(install, name=name))
-    if os.secure_boot or not request.takes_open:
-        return ()
-    commands = lines(*INSTALL_DRIVER.get(family, ()))
-    if family == "fedora" and request.needs_open:
-        return (commands[0], *lines(OPEN_ON_FEDORA), *commands[1:])
-    return commands
+    return ()
 
 
 def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:
@@ -241,17 +189,14 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
 
 
 def _needs_reboot(context: RuleContext) -> bool:
-    """Whether the new driver needs a reboot: an old module is loaded, or the update installs
-    another kernel (Arch's command updates the whole system)."""
+    """Whether the new driver needs a reboot because an old module is loaded."""
     driver = context.driver
     is_bound = any(device.driver for device in nvidia_on_pci(context))
     # A driver that reports its version or refuses a program is loaded. `modprobe` would leave it
     # so, and `nvidia-smi` would then fail with a version mismatch.
     is_running = driver.version or driver.cuda or complaints_of_the_driver(context)
     is_loaded = is_bound or is_running or driver.module_loaded or driver.nouveau_loaded
-    if is_loaded or events(context, "nouveau-in-use", "ptx-unsupported-toolchain"):
-        return True
-    return linux_family(context) == "arch"
+    return bool(is_loaded or events(context, "nouveau-in-use", "ptx-unsupported-toolchain"))
 
 
 def where_driver_lives(context: RuleContext) -> str | None:
@@ -303,8 +248,7 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
     unbuilt = events(context, "module-not-found")
     # Few texts show whether the module is built. Loading the module shows what is wrong.
     first = (BUILD_MODULE,) if unbuilt or not is_report(context) else ()
-    # A module can only be built with the headers of the running kernel.
-    headers = _headers(context.os.kernel or "") if unbuilt else ()
+    headers = _headers(context) if unbuilt else ()
     signed = context.os.secure_boot and not unbuilt
     key = (ENROLL_KEY, REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
     otherwise = (
@@ -329,45 +273,31 @@ ENROLL = (
 )
 
 
+HEADERS = {
+    **dict.fromkeys(("ubuntu", "debian"), 'sudo apt install -y linux-headers-"$(uname -r)"'),
+    **dict.fromkeys(("fedora", "rhel"), 'sudo dnf install -y kernel-devel-"$(uname -r)"'),
+    "arch": "sudo pacman -S --noconfirm linux-headers",
+}
+"""A family of distributions -> the command that installs the headers of the running kernel."""
+
+
+def _headers(context: RuleContext) -> Lines:
+    """The command that installs the kernel's headers, without which no module can be built."""
+    command = HEADERS.get(linux_family(context) or "")
+    return lines(command) if command else ()
+
+
 def rebuild_with_headers(context: RuleContext) -> Lines:
     """Build the driver's kernel module again, after the kernel's headers and a compiler are
     installed."""
     failures = events(context, "driver-build-failed")
-    failed_kernels = [event.values["kernel"] for event in failures if event.values.get("kernel")]
-    # The failed build may be for a different kernel from the running one.
-    kernel = failed_kernels[0] if failed_kernels else context.os.kernel
     lacks_compiler = any(event.values.get("why") == "compiler" for event in failures)
     return (
-        *_headers(kernel or ""),
+        *_headers(context),
         *(compiler(context) if lacks_compiler else ()),
         *driver_commands(context),
         *lines(REBOOT),
     )
-
-
-HEADERS = {
-    r"-arch\d": "sudo pacman -S --noconfirm linux-headers",
-    r"\.(?:fc|el|amzn)\d": "sudo dnf install -y kernel-devel-{kernel}",
-    r"\+deb|-(?:generic|lowlatency|aws|azure|gcp|oracle|oem|(?:cloud-)?(?:amd|arm)64)$": (
-        "sudo apt install -y linux-headers-{kernel}"
-    ),
-}
-"""How distributions name their kernels -> the command that installs a kernel's headers."""
-
-
-def _headers(kernel: str) -> Lines:
-    """The command that installs the headers of a kernel, which depends on who built the kernel.
-
-    >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
-    (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
-    """
-    # A name from a text goes into a shell command, so it must have the form of a kernel's name.
-    if not is_a_kernel(kernel):
-        return ()
-    for pattern, command in HEADERS.items():
-        if re.search(pattern, kernel):
-            return (filled(command, kernel=kernel),)
-    return ()
 
 
 KEYS = "/etc/pki/akmods/certs/public_key.der /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
-from gpusetup.catalog.jetpack import undeclared
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, on
-from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled
 
 NAMED_AS_MODULES = frozenset((
@@ -92,31 +89,3 @@ def folders_first(context: RuleContext, folder: str) -> Lines:
 
 
 FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
-
-
-def newer_glibc(context: RuleContext, text: str) -> Fix:
-    """Use a system with a newer glibc; if a package other than torch needs it, change that package
-    first."""
-    module = failing_package(context)
-    if module in ("", "torch"):
-        return Fix(text=text)
-    package = distribution_of(module) or module
-    return Fix(
-        text=f"{package} needs it, but torch does not: install a release of {package} that was "
-        f"built for an older system, or remove it if your program runs without it. {text}"
-    )
-
-
-def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
-    """The commands that install a library which a Jetson's torch needs but does not declare, and
-    that put it on the loader's path."""
-    undeclared_package = undeclared(library)
-    if undeclared_package is None:
-        return ()
-    cuda_major, _, _ = cuda.partition(".")
-    install = paste.pip(context, "install", "--no-deps", *undeclared_package.by_pip(cuda_major))
-    folder = undeclared_package.below(cuda_major)
-    site_packages = context.snapshot.python.site_packages
-    if not site_packages:
-        return install, *folders_first(context, folder)
-    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

@@ -62,7 +62,7 @@ INSTALLING = (
 """Events of a person who is about to install torch, so that the installed torch does not matter."""
 SHOW_WHICH_TORCH = (
     *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
-    *("no-xpu", "hip-kernel-missing", "torch-lacks-device"),
+    *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
 TELL_THEM_APART = ("pin-pulls-torch", *INSTALLING, *SHOW_WHICH_TORCH)
@@ -149,8 +149,6 @@ class NeedRow(Frozen):
     """The command whose output shows the fact, if it is unknown."""
     instead: str = ""
     """What to do instead if the fact is false."""
-    keeps_text: bool = False
-    """Whether the fix's text still applies if the fact is false, and only its commands do not."""
 
 
 INSTALLS_TORCH = (
@@ -185,13 +183,6 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
         instead="The host belongs to the provider: report the message to the provider, stop this "
         "instance, and start one on another host",
-    ),
-    NeedRow(
-        what="rights",
-        lines=r"^(?:sudo|su) ",
-        denied=if_shown("you have no administrator rights on this machine", "no-root-rights"),
-        keeps_text=True,
-        instead="Ask the administrators of the machine for this",
     ),
     NeedRow(
         what="torch's list of kernels",
@@ -281,10 +272,7 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
     for row in denied:
         because = needs[row.what].because
-        sentences = [because[:1].upper() + because[1:], row.instead]
-        if row.keeps_text:
-            sentences.append(text)
-        text = ". ".join(filter(None, sentences))
+        text = f"{because[:1].upper()}{because[1:]}. {row.instead}"
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
         way = owner.sentence

@@ -120,8 +120,7 @@ def has_own_environment(context: RuleContext) -> bool:
 
 
 def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
-    """A program shipped as one executable, with Python and torch inside, or a package in a store
-    that only its package manager may write."""
+    """A program shipped as one executable, with Python and torch inside."""
     for event in events(context, "packaged-program"):
         name = event.values.get("program", "the program")
         return EnvironmentOwner(
@@ -130,15 +129,6 @@ def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
             "GPU), or run the program from its source",
             holds_all_packages=True,
         )
-    for event in events(context, "failing-file"):
-        if event.values.get("place") == "store":
-            package = event.values.get("package", "the package")
-            return EnvironmentOwner(
-                because=f"{package} is in the store of Nix or Guix",
-                way="pip cannot change it: choose another release or override its build in the "
-                "system's configuration",
-                holds_all_packages=True,
-            )
     return None
 
 
@@ -152,10 +142,10 @@ SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-package
 def image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
-    if name := _named(context, "image"):
+    if name := _named(context, "image") or _named(context, "base-image"):
         repository = re.sub(r":[\w.-]+$", "", name)
         return EnvironmentOwner(
-            because=f"the program and its torch are part of the image {name}",
+            because=f"torch is part of the image {name}",
             way=f"Use another tag of {repository}: the newest for a newer GPU, or one with an "
             "older CUDA version for an older driver or GPU (the project's releases list both). "
             "Changes that pip makes in a running container are lost when it stops",
@@ -168,23 +158,14 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
         maker = "of NVIDIA (its `a0` version of torch is on no index)"
     elif in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
         maker = maker or "in whose system folder its maker put it"
-    if maker:
-        return EnvironmentOwner(
-            because=f"torch is part of the image {maker}",
-            way="Keep the image's torch, because its vendor built it for this machine. Use "
-            "another tag of the image (a newer one for a newer GPU, an older one for an older "
-            "driver), or change the program",
-        )
-    if name := _named(context, "base-image"):
-        build, tag = context.choice.build, "a newer tag of pytorch/pytorch"
-        if build is not None and build.cuda is not None:
-            # The images contain cuDNN 9 since torch 2.4, and older releases are rarely chosen.
-            tag = f"`pytorch/pytorch:{build.torch}-cuda{build.cuda}-cudnn9-runtime`"
-        return EnvironmentOwner(
-            because=f"torch belongs to the image {name}",
-            way=f"Use {tag}, in the command or in the Dockerfile's FROM line",
-        )
-    return None
+    if not maker:
+        return None
+    return EnvironmentOwner(
+        because=f"torch is part of the image {maker}",
+        way="Keep the image's torch, because its vendor built it for this machine. Use another tag "
+        "of the image (a newer one for a newer GPU, an older one for an older driver), or change "
+        "the program",
+    )
 
 
 def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:

@@ -6,10 +6,15 @@ for the system's shell, so that people can paste them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from gpusetup.catalog.jetpack import board_of
+from gpusetup.catalog.jetpack import (
+    INSTALLING_ON_JETSON,
+    UNIFIED,
+    board_of,
+    jetpack_of,
+    runs_ordinary_wheels,
+)
 from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
@@ -33,61 +38,36 @@ def posix(context: RuleContext, *texts: str) -> Lines:
     return () if on(context, "windows") else lines(*texts)
 
 
-def _shell(context: RuleContext) -> shell.Shell:
-    """The shell of the person's system: PowerShell on Windows, otherwise a POSIX shell."""
-    return shell.shell_for(context.os.family)
-
-
 def setting(context: RuleContext, name: str, value: str) -> Line:
     """The line that sets a variable in this system's shell. On Windows it is PowerShell's syntax,
     because its `set` does not set environment variables."""
-    return shell.setting(name, value, _shell(context))
+    return shell.setting(name, value, context.os.family)
 
 
 def unset(context: RuleContext, name: str) -> Lines:
     """The line that unsets a variable in this system's shell."""
-    return (shell.unsetting(name, _shell(context)),)
+    return (shell.unsetting(name, context.os.family),)
 
 
 LIBRARIES = "LD_LIBRARY_PATH"
-FILTER_FOLDERS = (
-    """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
-    '| grep -vE {unwanted} | paste -sd : -)"'
-)
 
 
-def folder_pattern(*folders: str) -> str:
-    """A pattern that matches exactly these folders, in Python and in `grep -E`.
-
-    >>> folder_pattern("/opt/cuda-12.4/lib64")
-    '^(/opt/cuda-12\\\\.4/lib64)/*$'
-    """
-    escaped = [escaped_for_grep(folder.rstrip("/")) for folder in folders]
-    return f"^({'|'.join(escaped)})/*$"
-
-
-def escaped_for_grep(text: str) -> str:
-    """The pattern that matches a text literally. `re.escape` is not used, because `grep -E` warns
-    about its output."""
-    return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
-
-
-def without_folders(context: RuleContext, unwanted: str) -> Lines:
-    """The line that removes the folders matching a pattern from LD_LIBRARY_PATH: it contains the
-    remaining value if the variable was read, and filters the variable otherwise. Windows and macOS
-    have no such variable."""
+def without_folders(context: RuleContext, *unwanted: str) -> Lines:
+    """The line that removes the folders whose names contain one of these words from
+    LD_LIBRARY_PATH, as far as the variable was read; otherwise it unsets the variable. Windows and
+    macOS have no such variable."""
     if context.os.family in ("windows", "macos"):
         return ()
-    value = context.snapshot.environment.get(LIBRARIES, "")
-    kept = [folder for folder in value.split(":") if folder and not re.search(unwanted, folder)]
-    if value and all(map(is_a_path, kept)):
+    folders = context.snapshot.environment.get(LIBRARIES, "").split(":")
+    kept = [one for one in folders if one and not any(word in one for word in unwanted)]
+    if kept and all(map(is_a_path, kept)):
         return (setting(context, LIBRARIES, ":".join(kept)),)
-    return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
+    return unset(context, LIBRARIES)
 
 
 def prepending(context: RuleContext, name: str, folder: str) -> Line:
     """The line that puts a folder first in a list such as PATH."""
-    return shell.prepending(name, folder, _shell(context))
+    return shell.prepending(name, folder, context.os.family)
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
@@ -119,20 +99,21 @@ def python(context: RuleContext) -> str:
 # --- torch --------------------------------------------------------------------------------------
 
 
-def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Lines:
-    """`gpusetup install` for this target; into a new environment if it may not be changed.
-
-    `torch_removed`: an earlier command removes torch, so `install` can no longer see which version
-    was installed.
-    """
+def install_commands(context: RuleContext) -> Lines:
+    """`gpusetup install` for this target; into a new environment if it may not be changed."""
     if context.project_words == ("--project",):
         return (command(context, "gpusetup", "install", "--project"),)
     if context.project_words:
         return (gpusetup(context, *context.project_words),)
     if target_refuses(context):
         return (into_new_environment(context),)
-    build = _build_options(context, torch_removed=torch_removed)
-    return (gpusetup(context, *build, *_host_options(context)),)
+    build = context.choice.build
+    named: tuple[str, ...] = ()
+    # The person asked for this build, or no build fits the installed torch's release, so that
+    # `install` would choose another one on its own.
+    if build and (context.choice.wish.names_build or context.choice.action == "refused"):
+        named = ("--torch", build.torch, "--backend", build.backend)
+    return (gpusetup(context, *named, *_host_options(context)),)
 
 
 def into_new_environment(context: RuleContext) -> Line:
@@ -174,19 +155,6 @@ def target_refuses(context: RuleContext) -> bool:
     user."""
     python = context.snapshot.python
     return bool(python.externally_managed) or python.site_writable is False
-
-
-def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, ...]:
-    """The options that name the build, where `install` would choose another one on its own."""
-    build, action = context.choice.build, context.choice.action
-    if build is None:
-        return ()
-    # The person asked for this build, or no build fits the installed torch's release.
-    if context.choice.wish.names_build or action == "refused":
-        return ("--torch", build.torch, "--backend", build.backend)
-    # `install` keeps the release that it finds; after a removal it finds none.
-    keeps_release = action not in ("first", "newest")
-    return ("--torch", build.torch) if torch_removed and keeps_release else ()
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:
@@ -320,12 +288,8 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
 def _no_build_fix(context: RuleContext) -> Fix:
     """What to change first if no build of torch fits the machine."""
     advice = context.choice.advice
-    if board := board_of(context.snapshot):
-        return Fix(
-            text=f"Wheels for servers do not run on this board ({board}), so use the torch that "
-            "NVIDIA publishes for its JetPack",
-            commands=posix(context, "cat /etc/nv_tegra_release"),
-        )
+    if board_of(context.snapshot):
+        return jetson_fix(context)
     none = "No build of torch fits this machine"
     if advice is None:
         return Fix(text=f"{none}: `gpusetup resolve --explain`")
@@ -335,6 +299,48 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
         return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")
+
+
+def jetson_fix(context: RuleContext) -> Fix:
+    """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
+    JetPack."""
+    jetpack = jetpack_of(board_of(context.snapshot))
+    if jetpack is None:
+        return Fix(
+            text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
+            "first line of the command shows the release",
+            commands=lines("cat /etc/nv_tegra_release"),
+        )
+    capabilities = (gpu.compute_capability for gpu in gpus(context))
+    if context.choice.build and runs_ordinary_wheels(jetpack, filter(None, capabilities)):
+        return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
+    if jetpack.wheels is None:
+        return Fix(
+            text=f"{jetpack.name} is for Thor. On Orin, torch's wheels need {UNIFIED.name} or "
+            "newer: flash it with SDK Manager",
+            needs_root=True,
+            needs_reboot=True,
+        )
+    text = (
+        f"NVIDIA's wheels for {jetpack.name} ({jetpack.wheels}) are for Python {jetpack.python}, "
+        "which is the system's own. "
+    )
+    python = context.snapshot.python.version
+    if python is None or parsed(python).release[:2] != parsed(jetpack.python).release:
+        new = command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
+        text += "Create an environment with it, and run `gpusetup doctor` there"
+        return Fix(text=text, commands=(new,))
+    from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
+    return Fix(
+        text=f"{text}Install the wheel, then its dependencies; the libraries that it does not "
+        f"declare are in NVIDIA's guide ({INSTALLING_ON_JETSON}). NVIDIA does not publish "
+        "torchvision and torchaudio there: build them from source if a program needs them",
+        commands=(
+            pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
+            pip(context, "install", *from_nvidia, "torch"),
+            pip(context, "install", "torch"),
+        ),
+    )
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:

@@ -40,16 +40,12 @@ family whose package commands work there."""
 IMAGE_SYSTEMS = "silverblue|kinoite|sericea|coreos"
 """Words in the names of image-based systems, into which packages cannot be installed directly."""
 
-FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
-"""A pattern in the name of a kernel -> the family of distributions that builds it."""
-
 
 def linux_family(context: RuleContext) -> str | None:
     """The family of distributions whose package commands work on this machine; None if unknown.
 
     The distribution's id decides, then the ids in its ID_LIKE, so that unlisted derivatives work
-    too. A pasted text rarely contains an id, so the system's name decides there, then the kernel's
-    name.
+    too. A pasted text rarely contains an id, so the system's name decides there.
     """
     os = context.os
     is_other_system = not os.id and os.family not in (None, "linux")
@@ -61,11 +57,6 @@ def linux_family(context: RuleContext) -> str | None:
         for pattern, family in FAMILIES_BY_NAME:
             if re.match(pattern, (name or "").lower()):
                 return family
-    if os.id:
-        return None
-    for pattern, family in FAMILIES_BY_KERNEL:
-        if re.search(pattern, os.kernel or ""):
-            return family
     return None
 
 

@@ -16,9 +16,6 @@ from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
 """How many nodes must report a fact before a majority means anything."""
-Kind = tuple[str, ...]
-"""A kind of machines that can be compared with each other: the model that most of their GPUs have.
-"""
 
 
 class Drift(Frozen):
@@ -44,9 +41,9 @@ RATES = "rates."
 """The prefix of rates among the fields in which nodes differ."""
 
 
-def by_kind(nodes: Sequence[Node]) -> dict[Kind, list[Node]]:
-    """The nodes that report anything, grouped by the model of most of their GPUs."""
-    kinds: dict[Kind, list[Node]] = defaultdict(list)
+def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
+    """The nodes that report anything, grouped by the models of their GPUs."""
+    kinds: dict[str, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
             kinds[node.kind].append(node)
@@ -58,8 +55,8 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
     kinds = by_kind(nodes)
     # Nodes without visible GPUs are no kind of their own if others have GPUs: they are compared
     # with the largest kind, and have no vote on its usual values.
-    without_gpus = kinds.pop((), []) if len(kinds) > 1 else []
-    largest = max(kinds, key=lambda kind: (len(kinds[kind]), kind), default=())
+    without_gpus = kinds.pop("", []) if len(kinds) > 1 else []
+    largest = max(kinds, key=lambda kind: (len(kinds[kind]), kind), default="")
     for kind, voters in kinds.items():
         compared = [*voters, *(without_gpus if kind == largest else ())]
         for field in sorted({field for node in voters for field in node.facts}):
@@ -68,12 +65,7 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:
-            yield Drift(
-                node=voters[0].name,
-                field=KIND,
-                value=", ".join(kind),
-                majority=", ".join(largest),
-            )
+            yield Drift(node=voters[0].name, field=KIND, value=kind, majority=largest)
     yield from _slow_rates(nodes)
     yield from _misdated_records(nodes)
     yield from _copied_records(nodes)

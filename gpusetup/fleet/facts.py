@@ -66,8 +66,6 @@ GPU_COUNT, GPU_NAME = "gpus.count", "gpus.name"
 PACKAGES, VARIABLES = "packages.", "environment."
 TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages that can stop or slow down a training on several machines if their versions differ."""
-FREE_DISK = "_free_gib"
-"""The suffix of facts about free disk space, which is never the same on two nodes."""
 OF_THE_NODE = (*PREFIXES, "LD_LIBRARY_PATH", "LD_PRELOAD")
 """The prefixes of variables that change what CUDA, NCCL and torch do on a node. Others, such as
 PATH and those of a Slurm job, belong to the shell in which the record was taken."""
@@ -179,4 +177,4 @@ def is_compared(field: str) -> bool:
     if field.startswith(VARIABLES):
         return field.removeprefix(VARIABLES).startswith(OF_THE_NODE)
     # torch's version is a fact of its own already.
-    return field != f"{PACKAGES}torch" and not field.endswith(FREE_DISK)
+    return field != f"{PACKAGES}torch"

@@ -13,16 +13,11 @@ from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
-from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, GPU_NAME, facts_of, words_of
+from gpusetup.fleet.facts import GPU_COUNT, GPU_NAME, facts_of, words_of
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.probe.node import NodeRecord
-
-Source = Literal["check", "profile", "snapshot", "verify"]
-"""Where a finding comes from. `check` is what both `fleet check` and doctor examine (driver, GPUs,
-kernel log), `snapshot` what only doctor examines, such as torch."""
 
 
 class NodeFinding(Frozen):
@@ -31,7 +26,6 @@ class NodeFinding(Frozen):
     id: str
     severity: Severity
     title: str = ""
-    source: Source = "check"
     field: str | None = None
     """The fact that differs from the profile."""
 
@@ -56,10 +50,9 @@ HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause !=
 program."""
 
 
-def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
+def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected` contains the facts of its profile."""
-    snapshot = record.snapshot
-    facts = {**facts_of(snapshot), **record.facts}
+    facts = facts_of(snapshot)
     findings = (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts))
 
     # Findings with the same id share a phrase. Hardware faults come first, because Slurm truncates
@@ -107,11 +100,7 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
     events = tuple(event for event in snapshot.events if not _is_harmless(event))
     grave = replace(snapshot, gpus=gpus, events=events)
     return tuple(
-        NodeFinding(
-            id=finding.id,
-            severity=finding.severity,
-            title=in_short(finding.title),
-        )
+        NodeFinding(id=finding.id, severity=finding.severity, title=finding.title)
         for finding in diagnose(grave, load_catalog(), rules=rules).findings
         if finding.explained_by is None
     )
@@ -147,20 +136,6 @@ def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(uuids))
 
 
-ONE_GPU = re.compile(r"(GPU \d{1,3}) \([0-9A-Fa-f:.]{12,16}(?:, [^()]*)?\)")
-"""A GPU in doctor's notation: `GPU 4 (00000000:5E:00.0, NVIDIA H100)`."""
-
-
-def in_short(title: str) -> str:
-    """A title that names several GPUs by their numbers only: Slurm keeps 180 characters of a
-    reason.
-
-    >>> in_short("GPU 0 (00000000:1A:00.0, L4), GPU 1 (00000000:2B:00.0, L4): throttled by heat")
-    'GPU 0, GPU 1: throttled by heat'
-    """
-    return ONE_GPU.sub(r"\1", title) if len(ONE_GPU.findall(title)) > 1 else title
-
-
 # --- the profile of a healthy node ----------------------------------------------------------------
 
 MOST_BYTES = 1 << 20
@@ -190,27 +165,17 @@ def unlike_profile(
 ) -> tuple[NodeFinding, ...]:
     """A finding for each fact in which a node differs from its profile.
 
-    >>> unlike_profile({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
+    >>> unlike_profile({"gpus.count": "8", "os.kernel": "6.8"}, {"gpus.count": "7"})[0].title
     'number of GPUs 7, expected 8'
-    >>> unlike_profile({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].title
-    'disk.tmp_free_gib 40, expected at least 45'
     """
-    differences = []
-    for name, expected_value in expected.items():
-        # A fact that the node does not report counts as unknown, and never makes the node fail.
-        actual = facts.get(name, expected_value)
-        expectation, differs = expected_value, actual != expected_value
-        # A node needs only half of the free disk space that the profile's node had.
-        if name.endswith(FREE_DISK) and expected_value.isdecimal() and actual.isdecimal():
-            least = int(expected_value) // 2
-            expectation, differs = f"at least {least}", int(actual) < least
-        if differs:
-            finding = NodeFinding(
-                id="unlike-profile",
-                severity=Severity.ERROR,
-                title=f"{words_of(name)} {actual}, expected {expectation}",
-                source="profile",
-                field=name,
-            )
-            differences.append(finding)
-    return tuple(differences)
+    return tuple(
+        NodeFinding(
+            id="unlike-profile",
+            severity=Severity.ERROR,
+            title=f"{words_of(name)} {facts[name]}, expected {value}",
+            field=name,
+        )
+        for name, value in expected.items()
+        # A fact that the node does not report is unknown, and never makes the node fail.
+        if facts.get(name, value) != value
+    )

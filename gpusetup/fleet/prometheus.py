@@ -19,11 +19,11 @@ from gpusetup.fleet.node_check import NodeCheckAnswer
 FILE_SUFFIX = ".prom"
 """node_exporter only reads files with this suffix."""
 
-Sample = tuple[Mapping[str, str], float]
+Sample = tuple[Mapping[str, str], int]
 """The labels and the value of one line."""
 
 
-def metrics(answer: NodeCheckAnswer, now: float) -> str:
+def metrics(answer: NodeCheckAnswer, now: int) -> str:
     """The metrics of one check, in Prometheus' text format. `now` is the time of the check in
     seconds since 1970."""
     facts = answer.facts
@@ -35,7 +35,7 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
     gpus: list[Sample] = [({}, int(gpu_count))] if gpu_count.isdecimal() else []
     passed = "Whether the node may take jobs: 1 if `gpusetup fleet check` passed, else 0."
     gauges: tuple[tuple[str, str, Sequence[Sample]], ...] = (
-        ("ok", passed, [({}, answer.ok)]),
+        ("ok", passed, [({}, int(answer.ok))]),
         ("check_timestamp_seconds", "When the node was checked.", [({}, now)]),
         ("info", "The node's driver and GPU.", [(machine, 1)]),
         ("gpus", "GPUs that the driver lists.", gpus),
@@ -51,17 +51,15 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+def _sample(name: str, labels: Mapping[str, str], value: int) -> str:
     """One sample line of a metric.
 
-    >>> _sample("up", {"gpu": 'a "b"\\\\'}, 1.0), _sample("at", {}, 1795000000.5)
-    ('up{gpu="a \\\\"b\\\\"\\\\\\\\"} 1', 'at 1795000000.5')
+    >>> _sample("up", {"gpu": 'a "b"\\\\'}, 1), _sample("at", {}, 1795000000)
+    ('up{gpu="a \\\\"b\\\\"\\\\\\\\"} 1', 'at 1795000000')
     """
     pairs = []
     for label, text in labels.items():
         # Backslashes are escaped first, because escaping quotation marks adds some.
         escaped = on_one_line(text).replace("\\", r"\\").replace('"', r"\"")
         pairs.append(f'{label}="{escaped}"')
-    # `:g` would round a time to six digits.
-    number = str(int(value)) if float(value).is_integer() else repr(value)
-    return f"{name}{{{','.join(pairs)}}} {number}" if pairs else f"{name} {number}"
+    return f"{name}{{{','.join(pairs)}}} {value}" if pairs else f"{name} {value}"

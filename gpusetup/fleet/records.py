@@ -1,8 +1,7 @@
 """Reads a folder of records: snapshots, doctor's JSON, and reports of verify and `fleet check`.
 
-Files about the same node are merged: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
-and `node7/verify.json`. Files that are not records of gpusetup are skipped and counted; an
-incomplete record becomes a node with a problem.
+Files about the same node, such as `node7.json` and `node7.verify.json`, are merged. Files that are
+not records of gpusetup are skipped and counted; an incomplete record becomes a node with a problem.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from gpusetup.fleet.names import natural, on_one_line
 from gpusetup.fleet.node_check import (
     NodeCheckAnswer,
     NodeFinding,
-    Source,
-    check_rules,
     findings_of,
     uuids_of,
 )
@@ -28,19 +25,16 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
-from gpusetup.redaction import redact
 
-RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
-"""Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
-the whole file name."""
-MOST_FILES = 200_000
-"""The maximum number of files in a folder; no real cluster has this many records."""
+RECORD_SUFFIX = re.compile(r"[.-](?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
+"""Suffixes that may follow the node's name in a file name."""
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
 and empty files match too."""
+FAILED_CHECK = "gpu-check-failed"
+"""The id of what verify found."""
 SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 
 
@@ -61,8 +55,9 @@ class Node(Frozen):
 
     name: str = ""
     taken_at: str | None = None
-    kind: tuple[str, ...] = ()
-    """The model of most of the node's GPUs; empty if the node has no visible GPU."""
+    kind: str = ""
+    """The models of the node's GPUs, such as `NVIDIA L4`; only nodes of the same kind are compared.
+    Empty if the node has no visible GPU."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
@@ -72,8 +67,6 @@ class Node(Frozen):
     """The file of the node's newest record, if that is a snapshot, which doctor can read again."""
     broken_file: str | None = None
     """The file of a record that could not be read."""
-    sources: tuple[Source, ...] = ()
-    """What the record looked at, so that a fault there which it does not report is gone."""
     gpu_uuids: tuple[str, ...] = ()
 
 
@@ -88,24 +81,16 @@ class Records(Frozen):
 
 
 def read_folder(folder: Path) -> Records:
-    """The records in a folder and its direct subfolders, grouped by node. Raises BadInput if it is
-    not a folder or has too many files."""
+    """The records in a folder, grouped by node. Raises BadInput if it is not a folder."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder of records")
-    # Files whose names begin with a dot are still being written.
-    paths = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
-    if len(paths) > MOST_FILES:
-        raise BadInput(f"{folder} holds more than {MOST_FILES} files")
     records_of: dict[str, list[Node]] = defaultdict(list)
     left_out: list[str] = []
-    for path in sorted(path for path in paths if path.is_file()):
-        name = RECORD_SUFFIX.sub("", path.stem)
-        if not name:
-            # A file such as `snapshot.json` may be in a folder with the node's name.
-            name = path.parent.name if path.parent != folder else path.stem
-        node = read_record(path, on_one_line(name))
+    # Files whose names begin with a dot are still being written.
+    for path in sorted(path for path in folder.glob("[!.]*.json") if path.is_file()):
+        node = read_record(path, on_one_line(RECORD_SUFFIX.sub("", path.stem)))
         if isinstance(node, str):
-            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {node}")
+            left_out.append(f"{on_one_line(path.name)}: {node}")
         else:
             records_of[node.name].append(node)
     nodes = [merged(records_of[name]) for name in sorted(records_of, key=natural)]
@@ -138,10 +123,11 @@ def read_record(path: Path, name: str) -> Node | str:
             return Node(name=name, problem=header.problem or "no reason was recorded")
         if family not in READERS:
             return f"not a record of gpusetup ({header.schema or 'it has no schema'})"
-        node = READERS[family](raw, path.name)
+        reader = READERS[family]
+        node = reader(raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message, broken_file=str(path))
-    snapshot_file = str(path) if "snapshot" in node.sources else None
+    snapshot_file = str(path) if reader is _from_snapshot else None
     return replace(node, name=name, snapshot_file=snapshot_file)
 
 
@@ -152,21 +138,11 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
     # The file is some other JSON with one of our schemas.
     if snapshot.taken_at is None and not snapshot.readings and not facts:
         raise BadInput(f"{what} says nothing about its machine")
-    findings = findings_of(snapshot)
-    if findings:
-        ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}
-        findings = tuple(
-            finding if finding.id in ids_of_check else replace(finding, source="snapshot")
-            for finding in findings
-        )
-    # Variables as in a shared record, so that redacted records can be compared with others.
-    variables = redact(Snapshot(environment=dict(snapshot.environment)))
     return Node(
         taken_at=snapshot.taken_at,
-        kind=kind_of(facts.get(GPU_NAME)),
-        facts={**facts, **facts_of(variables)},
-        findings=findings,
-        sources=("check", "snapshot"),
+        kind=facts.get(GPU_NAME, ""),
+        facts=facts,
+        findings=findings_of(snapshot),
         gpu_uuids=uuids_of(snapshot),
     )
 
@@ -186,12 +162,10 @@ def _from_verify(raw: bytes, what: str) -> Node:
         problems = ["verify's verdict is failed"]
     facts = {"torch.version": answer.torch, "python.version": answer.python}
     return Node(
-        kind=kind_of(joined([model for device, model in models.items() if device != "cpu"])),
+        kind=joined([model for device, model in models.items() if device != "cpu"]) or "",
         facts={field: value for field, value in facts.items() if value},
         findings=tuple(
-            NodeFinding(
-                id="gpu-check-failed", severity=Severity.ERROR, title=problem, source="verify"
-            )
+            NodeFinding(id=FAILED_CHECK, severity=Severity.ERROR, title=problem)
             for problem in problems
         ),
         rates=tuple(
@@ -205,7 +179,6 @@ def _from_verify(raw: bytes, what: str) -> Node:
             for one in answer.checks
             if one.value is not None and one.unit in SPEED_UNITS and one.status != "skipped"
         ),
-        sources=("verify",),
     )
 
 
@@ -219,10 +192,9 @@ def _from_node_check(raw: bytes, what: str) -> Node:
         findings = (*findings, failure)
     return Node(
         taken_at=answer.taken_at,
-        kind=kind_of(answer.facts.get(GPU_NAME)),
+        kind=answer.facts.get(GPU_NAME, ""),
         facts=answer.facts,
         findings=findings,
-        sources=("check", "profile"),
         gpu_uuids=answer.gpu_uuids,
     )
 
@@ -233,56 +205,32 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     **dict.fromkeys(("gpusetup.snapshot", "gpusetup.doctor"), _from_snapshot),
 }
 """Maps each schema to the function that reads it."""
-OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
-
-
-def kind_of(gpu_names: str | None) -> tuple[str, ...]:
-    """The model that most GPUs of a node have, read from the text of the fact, as a tuple; () if no
-    GPU is known.
-
-    >>> kind_of("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), kind_of("NVIDIA L4"), kind_of(None)
-    (('NVIDIA L40S',), ('NVIDIA L4',), ())
-    """
-    if not gpu_names:
-        return ()
-    # The text begins with the most common value.
-    several = OF_SEVERAL_VALUES.fullmatch(gpu_names)
-    return (several[1] if several else gpu_names,)
 
 
 # --- several records of one node ------------------------------------------------------------------
 
 
 def merged(records: Sequence[Node]) -> Node:
-    """Several records of one node, merged into one. Newer records take precedence, and undated ones
-    count as the oldest."""
+    """Several records of one node as one. The newest record counts, and older ones only fill in
+    what it does not tell. Reports of verify have no date, so what they found always counts."""
     undated = datetime.min.replace(tzinfo=timezone.utc)
     # Of two records of the same time a snapshot counts as the newer one, for it sees more.
     node, *others = sorted(
         records,
-        key=lambda record: (moment(record.taken_at) or undated, "snapshot" in record.sources),
+        key=lambda record: (moment(record.taken_at) or undated, record.snapshot_file is not None),
         reverse=True,
     )
     for older in others:
-        known_ids = {finding.id for finding in node.findings}
-        # A fault is gone if a newer record looked for it and does not report it. Of two reports of
-        # verify, none is known to be newer, because they have no date.
-        added = tuple(
-            finding
-            for finding in older.findings
-            if (finding.source == "verify" or finding.source not in node.sources)
-            and finding.id not in known_ids
-        )
+        of_verify = tuple(finding for finding in older.findings if finding.id == FAILED_CHECK)
         node = replace(
             node,
             taken_at=node.taken_at or older.taken_at,
             kind=node.kind or older.kind,
             facts={**older.facts, **node.facts},
-            findings=(*node.findings, *added),
+            findings=(*node.findings, *of_verify),
             rates=(*node.rates, *older.rates),
             problem=node.problem or older.problem,
             broken_file=node.broken_file or older.broken_file,
-            sources=(*node.sources, *older.sources),
             gpu_uuids=node.gpu_uuids or older.gpu_uuids,
         )
     return node

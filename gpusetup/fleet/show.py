@@ -8,11 +8,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, Kind, by_kind, differences
+from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
-from gpusetup.fleet.records import Node, Records
+from gpusetup.fleet.records import FAILED_CHECK, Node, Records
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -96,20 +96,20 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
 
 
 COST_SPEED = {
-    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded"),
     *("vgpu-unlicensed", "cuda-launch-blocking"),
 }
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""
 
 
-def usual_findings(nodes: Sequence[Node]) -> dict[Kind, set[str]]:
+def usual_findings(nodes: Sequence[Node]) -> dict[str, set[str]]:
     """The ids of the findings that more than half of the nodes of each kind have.
 
     For example, if the GPUs of all nodes of a kind are divided (MIG), the finding about it is not a
     difference, even if the rest of the fleet has other GPUs.
     """
-    usual: dict[Kind, set[str]] = defaultdict(set)
+    usual: dict[str, set[str]] = defaultdict(set)
     for kind, of_kind in by_kind(nodes).items():
         counts = Counter(id for node in of_kind for id in {one.id for one in node.findings})
         if len(of_kind) >= LEAST_NODES:
@@ -140,30 +140,26 @@ def next_command(
     'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
     """
     is_safe = SAFE.fullmatch(node.name) is not None
-    if node.problem:
-        file = node.broken_file
-        if file is None and not node.facts and folder is not None:
-            file = str(Path(folder) / f"{node.name}.json")
-        # A file name with control characters must not become part of a command on the terminal.
-        if not is_safe or file is None or not file.isprintable():
-            return f"ssh {node.name} gpusetup doctor" if is_safe else None
-        recorder = f"{VERIFY} --json" if Path(file).stem.endswith("verify") else "gpusetup snapshot"
-        return f"ssh {node.name} {recorder} > {quote(file)}"
     grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
-    if not (findings or grave_fields):
+    if not (node.problem or findings or grave_fields):
         return None
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    gravest = errors if errors or grave_fields else findings
-    # Doctor judges a single machine, so it cannot report differences from other machines.
-    doctor_knows = any(finding.source in ("check", "snapshot") for finding in gravest)
+    # A file name with control characters must not become part of a command on the terminal.
     file = node.snapshot_file
-    if doctor_knows and file is not None and file.isprintable():
+    by_doctor = any(finding.id != FAILED_CHECK for finding in findings)
+    if by_doctor and not node.problem and file is not None and file.isprintable():
         return f"gpusetup doctor --from {quote(file)}"
     if not is_safe:
         return None
+    broken = node.broken_file
+    if broken is None and not node.facts and folder is not None:
+        broken = str(Path(folder) / f"{node.name}.json")
+    if node.problem and broken and broken.isprintable():
+        is_of_verify = Path(broken).stem.endswith("verify")
+        recorder = f"{VERIFY} --json" if is_of_verify else "gpusetup snapshot"
+        return f"ssh {node.name} {recorder} > {quote(broken)}"
     if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
         return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     is_slow = any(field.startswith(RATES) for field in grave_fields)
-    if is_slow or any(finding.source == "verify" for finding in findings):
+    if is_slow or (findings and not by_doctor):
         return f"ssh {node.name} {VERIFY}"
     return f"ssh {node.name} gpusetup doctor"

@@ -30,8 +30,6 @@ class Plan(Frozen):
     target: str
     torch_index: str
     """The URL of the index of torch and its companions. It may contain a login."""
-    fallbacks: tuple[str, ...] = ()
-    """The other backends whose builds can be tried if this one fails its test."""
     wheels: tuple[Wheel, ...] = ()
     hosts: tuple[str, ...] = ()
     """The hosts that uv asks for pages and files."""

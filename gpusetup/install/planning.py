@@ -20,18 +20,22 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.errors import (
+    Blocked,
+    GpuSetupError,
+    ToolFailed,
+    Unreached,
+    Unsatisfiable,
+)
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target import Layout, Target, files_listed, files_of_all
 from gpusetup.install.task import Task
-from gpusetup.model.builds import FAMILY, Fallback
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.model.logins import split_login
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.shell import own_line
-from gpusetup.model.versions import parsed
-from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
 from gpusetup.uv.pages import Login, answered, new_session
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
@@ -60,7 +64,7 @@ SPARE_BYTES = 50 << 20
 
 
 class LacksWheel(Blocked):
-    """No index has the chosen torch."""
+    """torch's index lacks the chosen torch, or a companion of it."""
 
 
 def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -76,26 +80,13 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
-        older = _newest_of_mirror(job, target, task)
-        if older is None:
-            raise
-    return plan_task(job, target, older)
-
-
-def _newest_of_mirror(job: InstallJob, target: Target, task: Task) -> Task | None:
-    """The task with the newest torch, inside the user's bounds, that a mirror has together with the
-    companions; None if it has none."""
-    found: list[str] = []
-    for build in task.builds:
-        question = question_of(target, task, build)
+        question = question_of(target, task)
         any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
-        question = replace(question, family=any_release, others=())
         with suppress(Unsatisfiable):
-            found.append(lock_of(question)["torch"]["version"].partition("+")[0])
-    with suppress(Unsatisfiable):
-        if found:
-            return task.within(f"=={max(found, key=parsed)}", "the newest on the mirror that fits")
-    return None
+            there = lock_of(replace(question, family=any_release, others=()))["torch"]["version"]
+            task = task.within(f"=={there.partition('+')[0]}", "the newest on the mirror that fits")
+            return plan_task(job, target, task)
+        raise
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -112,27 +103,16 @@ def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
 
 
 def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
-    """The plan of a task: from the first index that has torch and everything else required.
+    """The plan of a task.
 
     Raises before anything is downloaded if the change could not be made, or not be reverted, and
-    LacksWheel if no index has it all.
+    LacksWheel if torch's index lacks a wheel.
     """
-    passed_over: list[tuple[str, str]] = []
-    for build in task.builds:
-        question = question_of(target, task, build)
-        try:
-            wheels, notes = wheels_for(job, target, question)
-            break
-        except Unsatisfiable as problem:
-            _require_index_at_fault(question, problem)
-            passed_over.append((build.backend, problem.message.partition("\n")[0]))
-    else:
-        reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
-        raise LacksWheel(
-            f"No index has such a wheel:\n{reasons}",
-            hint="nothing was changed; name another version (`--torch`), another backend "
-            "(`--backend`), or another root (`--index URL`)",
-        )
+    question = question_of(target, task)
+    try:
+        wheels, notes = wheels_for(job, target, question)
+    except Unsatisfiable as problem:
+        raise _with_its_index(problem, question, task) from problem
     installed = target.installed
     before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
     _require_changeable(target, task, wheels, before)
@@ -140,35 +120,39 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
         notes = (*notes, f"{fact}: the file is only as trusted as the connection")
-    skipped = (f"{backend} is passed over: {reason}" for backend, reason in passed_over)
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
-    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
-    hosts += [urlsplit(index).netloc for index in indexes]
+    hosts = [*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes)]
     return Plan(
         target=target.prefix,
         torch_index=question.index,
-        fallbacks=tuple(one.backend for one in task.builds[len(passed_over) + 1 :]),
         wheels=wheels,
         steps=steps,
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
         hosts=tuple(dict.fromkeys(filter(None, hosts))),
-        notes=tuple(dict.fromkeys((*skipped, *task.all_notes, *notes))),
-        device=device_to_prove(build.backend, task.gpus_here),
+        notes=tuple(dict.fromkeys((*task.all_notes, *notes))),
+        device=device_to_prove(task.build.backend, task.gpus_here),
     )
 
 
-def _require_index_at_fault(question: Question, problem: Unsatisfiable) -> None:
-    """Raise uv's problem again, unless torch's index lacks torch or a companion: only then another
-    one helps."""
+def _with_its_index(problem: Unsatisfiable, question: Question, task: Task) -> GpuSetupError:
+    """uv's problem, as an error that says which index lacks something."""
     asked = {*question.names, *map(name_of, question.others)}
-    # The user's own indexes lack something that torch requires, so they are the wrong ones.
+    # The user's own indexes lack something that torch requires.
     if {*names_not_found(problem.message)} - asked:
-        raise Unreached(problem.message, hint=problem.hint) from problem
-    if not any(lacks(problem.message, name) for name in question.names):
-        raise problem
+        return Unreached(problem.message, hint=problem.hint)
+    lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
+    if not lacking:
+        return problem
+    others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
+    backend = f"another backend (`--backend`{f': {others}' if others else ''})"
+    return LacksWheel(
+        f"{without_logins(question.index)} has no {' and no '.join(lacking)} for this Python",
+        hint=f"nothing was changed; name another version (`--torch`), {backend}, or another root "
+        "(`--index URL`)",
+    )
 
 
 def _require_changeable(
@@ -216,13 +200,9 @@ def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
 # --- the index ------------------------------------------------------------------------------------
 
 
-def question_of(target: Target, task: Task, source: Fallback) -> Question:
-    """The question to uv about a task, with torch's packages from the index of one backend.
-
-    The task's build says which versions go together. The backend and its index come from `source`,
-    because another index is asked if the first one lacks the wheel.
-    """
-    build, coming, backend = task.build, task.coming, source.backend
+def question_of(target: Target, task: Task) -> Question:
+    """The question to uv about a task, with torch's packages from the index of its backend."""
+    build, coming, backend = task.build, task.coming, task.build.backend
     family = []
     for name, version in build.family(coming.family).items():
         # AMD's own index, whose builds have extras for devices, has those for all ROCm releases on
@@ -232,15 +212,15 @@ def question_of(target: Target, task: Task, source: Fallback) -> Question:
     catalog = load_catalog()
     if build.cuda is None:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
-        limits = tuple(filter(None, [numpy_beside(build.torch, catalog)]))
+        limits = tuple(filter(None, [numpy_beside(build.torch)]))
     else:
         limits = limits_beside(catalog, build)
     # A mirror that the user names must have every wheel, also those of AMD's own index.
-    has_own_index = source.index_url.startswith(INDEX_OF_AMD)
+    own_index = build.index if (build.index or "").startswith(INDEX_OF_AMD) else None
     root = task.root.rstrip("/")
     return Question(
         family=(*family, *coming.on_torch_index),
-        index=source.index_url if has_own_index and root == INDEX_ROOT else f"{root}/{backend}",
+        index=own_index if own_index and root == INDEX_ROOT else f"{root}/{backend}",
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
@@ -308,31 +288,28 @@ def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wh
     if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
-            wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
+            wheels = [*pool.map(lambda one: with_size(one, login, silent, session), wheels)]
     return tuple(wheels)
 
 
-def as_served(
+def with_size(
     wheel: Wheel, login: Login | None, silent: set[str], session: Session | None = None
 ) -> Wheel:
-    """The wheel with what its server says of it: the host to which it redirects, and the size if
-    the index does not state it, as torch's own. What the server does not say stays unknown.
-    `silent` gets the hosts that do not answer, so that each is waited for once."""
-    if not wheel.url.startswith("http") or wheel.host in silent:
+    """The wheel with its size, for which its server is asked if the index does not state it, as
+    torch's own. What the server does not say stays unknown. `silent` gets the hosts that do not
+    answer, so that each is waited for once."""
+    if wheel.size_bytes is not None or not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
     login = login if wheel.is_of_torch_index else None
     try:
         with answered(wheel.url, login=login, method="HEAD", session=session) as answer:
-            host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
         silent.add(wheel.host)
         return wheel
-    size_bytes = wheel.size_bytes
     # A number of bytes fits into 64 bits.
-    if size_bytes is None and re.fullmatch(r"[0-9]{1,19}", length):
-        size_bytes = int(length)
-    return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
+    is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
+    return replace(wheel, size_bytes=int(length)) if is_size else wheel
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -363,13 +340,7 @@ def notes_of_target(target: Target) -> tuple[str, ...]:
     """A note on the environment of a uv project, which `uv sync` resets to its lock; empty for any
     other."""
     folder = Path(target.venv or target.layout.prefix).parent
-    try:
-        document = read_toml(str(folder / "pyproject.toml"))
-    except BadInput:
-        # uv does not sync the environment without a readable project file either.
-        document = {}
-    is_of_uv = "project" in document and "uv" in table(document, "tool")
-    if not is_of_uv and not (folder / "uv.lock").is_file():
+    if not (folder / "uv.lock").is_file():
         return ()
     return (
         f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "

@@ -104,14 +104,6 @@ def must_create_venv(folder: str) -> bool:
     return True
 
 
-def read_target(python: str | None, venv: str | None) -> Target:
-    """The environment of an interpreter, or the one that will be created from this interpreter in
-    the folder `venv`."""
-    if python is None:
-        raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
-    return Target(layout=layout_of(python), venv=venv)
-
-
 def layout_of(python: str) -> Layout:
     """The folders into which a Python interpreter installs. The interpreter is run to find them.
     Raises Blocked if it does not run."""

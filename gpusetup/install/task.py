@@ -10,18 +10,19 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
-from gpusetup.choose.choice import Choice, fallback_of
+from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, coming_of, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import installed_family, installed_packages
+from gpusetup.choose.installed import installed_family
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.model.builds import Fallback, Offer, TorchBuild
+from gpusetup.model.builds import Offer, TorchBuild
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import parsed
 
@@ -57,13 +58,6 @@ class Task(Frozen):
         return self.coming.is_nothing
 
     @property
-    def builds(self) -> tuple[Fallback, ...]:
-        """The chosen build followed by its alternatives. If the user named a backend, there are no
-        alternatives."""
-        others = self.choice.alternatives if self.wish.backend == "auto" else ()
-        return tuple(map(fallback_of, (self.build, *others)))
-
-    @property
     def gpus_here(self) -> int | None:
         """The number of GPUs on this machine that can test the result; 0 if it is for another host,
         None if unknown."""
@@ -78,28 +72,16 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest build that fits, if its torch is newer than the one to be installed; otherwise
         None."""
-        offer = offer_of(self.choice)
+        offer = offer_of(self.choice, without_logins(self.root))
         # If packages limit torch's version, a newer torch would not work with them, so offer none.
-        if offer is None or self.notes_on_packages:
+        if offer is None or self.choice.notes_on_packages:
             return None
         return offer if parsed(offer.torch) > parsed(self.build.torch) else None
 
     @property
-    def notes_on_packages(self) -> tuple[str, ...]:
-        """Notes on why torch or a package is not newer, if packages influenced the choice."""
-        packages, notes = installed_packages(self.machine), []
-        for held in self.choice.held_back:
-            # Write "stays" only for a package that is installed in this version.
-            package = packages.get(held.package)
-            is_there = package is not None and package.version.partition("+")[0] == held.at
-            at = f"stays at {held.at}" if is_there else f"{held.at} is not the newest"
-            notes.append(f"{held.package} {at}: {held.by}")
-        return (*notes, *self.choice.notes_on_packages)
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the choice, without those about the build itself."""
-        notes = [*self.notes_on_packages]
+        notes = [*self.choice.notes_on_packages]
         if self.choice.moves:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
         offer = self.newest

@@ -127,7 +127,6 @@ ROWS = (
         r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b",
         why="count",
     ),
-    row("ipex", r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|(?<![\w.])(?<!vision[= ])(?<!audio[= ])(?<!vision==)(?<!audio==)\d\.[\w.]{1,12}\+cxx11\.abi\b|\bipex\.__version__", "intel", "ipex", "cxx11.abi", example="import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it"),
     # MPS built: True, MPS available: False
     *rows(
         "mps-lacks",

@@ -50,10 +50,6 @@ PROGRAMS = (
         marks=("vllm", "vllm serve", "vllm.entrypoints", "(enginecore", "enginedeaderror",
             "llm_engine.py:", "automatically detected platform"),
     ),
-    Program(
-        name="text-generation-inference",
-        marks=("text_generation_launcher", "text-generation-inference"),
-    ),
     Program(name="xformers", packages=("xformers",), marks=("xformers was built for",)),
     Program(name="mmcv", packages=("mmcv", "mmcv_full")),
     Program(name="flash-attn", packages=("flash_attn", "flash_attn_2_cuda", "flash_attn_3")),
@@ -89,15 +85,8 @@ PROGRAMS = (
         "On Linux, load CUDA's module again after a suspend: `sudo rmmod nvidia_uvm && sudo modprobe "
         "nvidia_uvm`. Else install the newest ollama, which brings its CUDA libraries, and restart "
         "its service",
-        reading="OLLAMA_DEBUG=1 ollama serve",
+        reading="ollama serve  # with the variable OLLAMA_DEBUG=1",
         marks=("ollama", "no compatible gpus were discovered", "gpulayers:["),
-    ),
-    Program(
-        name="LM Studio",
-        on_torch=False,
-        way="Choose the CUDA runtime under Settings, Runtime, and see under Settings, Hardware "
-        "which GPUs it lists",
-        marks=("lm studio", "lmstudio"),
     ),
     Program(
         name="llama.cpp",
@@ -124,13 +113,6 @@ PROGRAMS = (
         marks=("whisper.cpp", "whisper.cpp:", "whisper.cpp/", "whisper_init_"),
     ),
     Program(
-        name="koboldcpp",
-        on_torch=False,
-        way="Take its release for CUDA 12 (`koboldcpp.exe`), or for a GPU before RTX 20 the one with "
-        "`oldpc` in its name",
-        marks=("koboldcpp",),
-    ),
-    Program(
         name="CTranslate2",
         packages=("ctranslate2", "faster_whisper", "whisperx"),
         on_torch=False,
@@ -146,15 +128,6 @@ PROGRAMS = (
         "(`cupy-cuda12x`, `cupy-cuda13x`) and new enough for the GPU; RTX 50 cards need 13.4 or newer",
         reading="python -c 'import cupy; cupy.show_config()'",
         marks=("cupy",),
-    ),
-    Program(
-        name="Numba",
-        packages=("numba", "numba_cuda"),
-        on_torch=False,
-        way="Install `numba-cuda[cu12]` (or `[cu13]`, as the driver allows), which brings the parts "
-        "of CUDA that it compiles with",
-        reading="numba -s",
-        marks=("numba.cuda", "numba/cuda"),
     ),
     Program(
         name="ComfyUI", packages=("comfy", "comfyui"), marks=("comfyui", "comfy/model_management")

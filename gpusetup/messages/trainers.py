@@ -61,12 +61,6 @@ TRAINERS = (
         offload="zero_optimization with offload_optimizer and offload_param on the device cpu",
     ),
     Trainer(
-        name="Megatron-LM",
-        marks=(r"\bmegatron[/\\](?:core|training)[/\\]", r"\bmegatron\.(?:core|training)\."),
-        sequence_parallel="--context-parallel-size 2",
-        offload="--optimizer-cpu-offload",
-    ),
-    Trainer(
         name="FSDP",
         marks=(
             r"\btorch[/\\]distributed[/\\]fsdp[/\\]",

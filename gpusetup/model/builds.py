@@ -65,6 +65,11 @@ class TorchBuild(Frozen):
             return name
         return f"{name}[{','.join(self.device_extras)}]"
 
+    def labelled_version(self, version: str) -> str:
+        """A version of torch or a companion as this build's index has it: `2.9.1+cu128`."""
+        public = version.partition("+")[0]
+        return f"{public}+{self.backend}" if self.labelled else public
+
     @property
     def cuda_major(self) -> str:
         """The CUDA major version, e.g. `12`; empty if the build does not use CUDA."""
@@ -72,7 +77,7 @@ class TorchBuild(Frozen):
 
 
 class Rejection(Frozen):
-    """A build that was not chosen, and why."""
+    """A build that does not fit, and why."""
 
     torch: str
     backend: str
@@ -125,14 +130,6 @@ class JointPackage(Frozen):
         """The package as a requirement, e.g. `vllm==0.32.0` or `jax[cuda13]==0.12.0`."""
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
         return f"{name}=={self.version}" if self.version else f"{name}{self.limits or ''}"
-
-
-class HeldBack(Frozen):
-    """A package that is not at its newest version, and the reason."""
-
-    package: str
-    at: str
-    by: str
 
 
 class Offer(Frozen):

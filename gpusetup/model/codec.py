@@ -1,5 +1,4 @@
-"""Converts plain values to and from JSON, and creates JSON schemas from the same types. No other
-module imports `msgspec.json`."""
+"""Converts plain values to and from JSON. No other module imports `msgspec.json`."""
 
 from __future__ import annotations
 
@@ -83,16 +82,6 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(kind, dec_hook=_decode)
 
 
-def json_schema(kind: Any) -> dict[str, Any]:
-    """The JSON schema (2020-12) of a type, or of a tuple of alternative types."""
-    if not isinstance(kind, tuple):
-        return msgspec.json.schema(kind, schema_hook=_schema)
-    alternatives, definitions = msgspec.json.schema_components(
-        kind, schema_hook=_schema, ref_template="#/$defs/{name}"
-    )
-    return {"anyOf": list(alternatives), "$defs": definitions}
-
-
 def _encode(value: object) -> object:
     if isinstance(value, Capability):
         return str(value)
@@ -106,9 +95,3 @@ def _decode(kind: type, value: object) -> object:
         return Capability.parse(value)
     actual = type(value).__name__
     raise msgspec.ValidationError(f"expected {kind.__name__}, got {actual}")
-
-
-def _schema(kind: type) -> dict[str, Any]:
-    if kind is Capability:
-        return {"type": "string", "pattern": r"^\d+\.\d+$"}
-    raise TypeError(f"no JSON schema for {kind.__name__}")

@@ -1,7 +1,5 @@
-"""The types of the JSON documents that each command prints.
-
-`gpusetup COMMAND --schema` prints JSON schemas that are made from these types.
-"""
+"""The types of the JSON documents that the commands print, except for those of `tune`, `monitor`
+and `fleet`, which are in these rooms."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ from typing import Any, Literal
 from gpusetup.model.builds import (
     Advice,
     Fallback,
-    HeldBack,
     JointPackage,
     Offer,
     Rejection,
@@ -68,7 +65,7 @@ class ResolveAnswer(Frozen):
     fallbacks: tuple[Fallback, ...] = ()
     """Other builds of the same torch, if an index lacks the recommended one."""
     rejections: tuple[Rejection, ...] = ()
-    """Builds that gpusetup did not choose, each with the reason."""
+    """Builds that do not fit, each with the reason."""
     advice: Advice | None = None
     """If nothing fits: the one change that would help most."""
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
@@ -81,8 +78,6 @@ class ResolveAnswer(Frozen):
     field `newest`."""
     packages: tuple[JointPackage, ...] = ()
     """If a PACKAGE was given: the set of packages that work together, with their versions."""
-    held_back: tuple[HeldBack, ...] = ()
-    """If a PACKAGE was given: packages that are not at their newest version, and why."""
     catalog_as_of: str = ""
     """The date of gpusetup's catalog of torch builds."""
 

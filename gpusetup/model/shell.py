@@ -16,30 +16,34 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Literal, NewType
+from typing import NewType
 
 Line = NewType("Line", str)
 Lines = tuple[Line, ...]
-Shell = Literal["bash", "powershell"]
 OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
 """The operating system whose shell reads what the user types on this machine."""
 
 
-def shell_for(family: str | None) -> Shell:
-    """The shell for which commands on this system are written: PowerShell on Windows, otherwise
-    bash."""
-    return "powershell" if family == "windows" else "bash"
-
-
 def shell_line(argv: Sequence[str], family: str | None) -> Line:
-    """A command with its arguments, quoted for the system's shell.
+    """A command with its arguments as one line, quoted for the system's shell: PowerShell on
+    Windows, otherwise bash. It is empty for no arguments.
 
     >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
     '& "C:/my py/python.exe" -m pip'
     >>> shell_line(("/my py/python", "-m", "pip"), "linux")
     "'/my py/python' -m pip"
     """
-    return line(argv, shell_for(family))
+    if not argv:
+        return Line("")
+    program, *arguments = (word(argument, family) for argument in argv)
+    if family == "windows":
+        if not re.fullmatch(A_COMMAND, program):
+            program = f"& {program}"
+    elif is_shell_syntax(program):
+        # Quote a program's name that bash would not run as a program, such as `time` or a path with
+        # an equals sign.
+        program = f"'{program}'"
+    return Line(" ".join((program, *arguments)))
 
 
 def own_line(*argv: str) -> Line:
@@ -49,69 +53,52 @@ def own_line(*argv: str) -> Line:
 
 def own_word(text: str) -> str:
     """One argument quoted for the shell of this machine."""
-    return word(text, shell_for(OWN_SYSTEM))
+    return word(text, OWN_SYSTEM)
 
 
-def line(argv: Sequence[str], shell: Shell) -> Line:
-    """A command with its arguments as one line for a shell; empty for no arguments."""
-    words = [word(argument, shell) for argument in argv]
-    if not words:
-        return Line("")
-    program = words[0]
-    if shell == "powershell" and not re.fullmatch(A_COMMAND, program):
-        words.insert(0, "&")
-    # Quote a program's name that bash would not run as a program, such as `time` or a path with an
-    # equals sign.
-    if shell == "bash" and is_shell_syntax(program):
-        words[0] = f"'{program}'"
-    return Line(" ".join(words))
-
-
-def word(text: str, shell: Shell) -> str:
+def word(text: str, family: str | None) -> str:
     """One argument, quoted so that the program receives exactly this text."""
-    return _for_bash(text) if shell == "bash" else _for_powershell(text)
+    return _for_powershell(text) if family == "windows" else _for_bash(text)
 
 
-def setting(name: str, value: str, shell: Shell) -> Line:
-    """The line that sets an environment variable in a shell and for programs started from it.
+def setting(name: str, value: str, family: str | None) -> Line:
+    """The line that sets an environment variable in the system's shell and for programs started
+    from it.
 
-    >>> setting("CUDA_HOME", "/opt/my cuda", "bash")
+    >>> setting("CUDA_HOME", "/opt/my cuda", "linux")
     "export CUDA_HOME='/opt/my cuda'"
-    >>> setting("CUDA_HOME", "C:/my cuda", "powershell")
+    >>> setting("CUDA_HOME", "C:/my cuda", "windows")
     "$env:CUDA_HOME = 'C:/my cuda'"
     """
     _check_variable_name(name)
-    if shell == "bash":
-        quoted = _for_bash(value) if value else ""
-        return Line(f"export {name}={quoted}")
-    return Line(f"$env:{name} = {_in_single_quotes(value)}")
+    if family == "windows":
+        return Line(f"$env:{name} = {_in_single_quotes(value)}")
+    quoted = _for_bash(value) if value else ""
+    return Line(f"export {name}={quoted}")
 
 
-def unsetting(name: str, shell: Shell) -> Line:
-    """The line that removes an environment variable from a shell.
+def unsetting(name: str, family: str | None) -> Line:
+    """The line that removes an environment variable from the system's shell.
 
-    >>> [unsetting("A", shell) for shell in ("bash", "powershell")]
+    >>> [unsetting("A", family) for family in ("linux", "windows")]
     ['unset A', 'Remove-Item Env:A']
     """
     _check_variable_name(name)
-    if shell == "bash":
-        return Line(f"unset {name}")
-    return Line(f"Remove-Item Env:{name}")
+    return Line(f"Remove-Item Env:{name}" if family == "windows" else f"unset {name}")
 
 
-def prepending(name: str, folder: str, shell: Shell) -> Line:
+def prepending(name: str, folder: str, family: str | None) -> Line:
     """The line that puts a folder at the front of a list of folders such as PATH.
 
-    >>> prepending("PATH", "/usr/local/cuda/bin", "bash")
+    >>> prepending("PATH", "/usr/local/cuda/bin", "linux")
     'export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'
     """
     _check_variable_name(name)
-    if shell == "bash":
-        # If the list is empty, add no colon, because an empty entry means the working folder.
-        old_value = _old_value_in_bash(name)
-        return Line(f"export {name}={_for_bash(folder)}{old_value}")
-    first_entry = _in_single_quotes(folder + ";")
-    return Line(f"$env:{name} = {first_entry} + $env:{name}")
+    if family == "windows":
+        first_entry = _in_single_quotes(folder + ";")
+        return Line(f"$env:{name} = {first_entry} + $env:{name}")
+    # If the list is empty, add no colon, because an empty entry means the working folder.
+    return Line(f"export {name}={_for_bash(folder)}{_old_value_in_bash(name)}")
 
 
 def _old_value_in_bash(name: str) -> str:
@@ -135,16 +122,6 @@ def filled(pattern: str, **values: str) -> Line:
     return Line(pattern.format_map(quoted))
 
 
-def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
-    """A command line with more arguments, which are quoted.
-
-    >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
-    'gpusetup install --yes'
-    """
-    quoted = (word(argument, shell_for(family)) for argument in words)
-    return Line(" ".join((before, *quoted)))
-
-
 ASSIGNED = re.compile(
     r"(\w+)="
     # The value: parts in single quotes, in double quotes, or without quotes.
@@ -161,7 +138,7 @@ def settings_in_powershell(text: str) -> Line:
     ("$env:A = 'b'  # run it again", 'ls')
     """
     statement, mark, remark = text.partition("  #")
-    settings = [setting(name, value, "powershell") for name, value in _exported(statement)]
+    settings = [setting(name, value, "windows") for name, value in _exported(statement)]
     # Leave other lines as they are, because these commands are the same in both shells.
     return Line(f"{'; '.join(settings)}{mark}{remark}" if settings else text)
 
@@ -188,6 +165,9 @@ def in_a_cell(line: str) -> Line:
     """
     if line.startswith("cd "):
         return Line(f"%{line}")
+    # A cell cannot answer the question that `gpusetup install` asks.
+    if line.startswith("gpusetup install"):
+        return Line(f"!{line} --yes")
     if re.fullmatch(r"unset \w+", line):
         name = line.removeprefix("unset ")
         return Line(f'import os; os.environ.pop("{name}", None)')
@@ -249,8 +229,8 @@ def is_shell_syntax(quoted: str) -> bool:
 def is_speakable(line: Line) -> bool:
     """Whether a line has no character codes, which stand for unprintable characters.
 
-    >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
-    (True, False)
+    >>> [is_speakable(shell_line(("ls", text), "linux")) for text in ("a b", "a\\nb")]
+    [True, False]
     """
     # Such codes are `$'\x0a'` in bash and `[char[]](10)` in PowerShell.
     has_codes = re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)

@@ -62,9 +62,6 @@ class GpuSample(Frozen):
     problem: str | None = None
     fault: str | None = None
     """What the driver reports about faulty memory, such as uncorrectable ECC errors."""
-    narrow_link: str | None = None
-    """The PCIe link, if it is narrower or slower than card and slot allow, such as `width 1x of
-    16x`."""
 
     @property
     def memory_percent(self) -> float | None:
@@ -97,8 +94,6 @@ class TreeSample(Frozen):
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
     """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
-    runnable_processes: Count = None
-    """The number of processes that run or wait for a core (state R)."""
     gpu_processes: Count = None
     """The number of processes that use a watched GPU; in a distributed job these are the ranks."""
 

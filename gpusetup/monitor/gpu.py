@@ -33,15 +33,13 @@ LAST_SAMPLES = 5
 
 
 class Parts(NamedTuple):
-    """One GPU's run, split into its start, work, pauses and the time after that."""
+    """One GPU's run, split into its start, work and pauses."""
 
     work: Work | None
     """The work from first to last, without the start and the pauses."""
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
-    rest: Work | None
-    """The time after the last work."""
     pauses: Sequence[float]
     """The lengths of the pauses in seconds."""
     start: float
@@ -68,8 +66,7 @@ class MemoryShare(NamedTuple):
     grew: bool
     """Whether memory grew a lot, and in each quarter of the run."""
     first: float
-    full_in: float | None
-    """Seconds from the end of the run until memory is full, if it keeps growing at this rate."""
+    """When the work began."""
 
 
 class GpuRun:
@@ -152,27 +149,14 @@ class GpuRun:
         """The run, split into parts. The start counts neither as work nor as a pause."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
         # Quiet samples have no phase until work follows them; only then do they become a pause.
-        after_work = [row for row in measured if not row.phase] if self.has_worked else []
-        pauses = list(self.all_pauses)
-        longest = max((length for _, length in pauses), default=0.0)
-        # A recording of regular pauses may end within one of them, or just after it.
-        ends_in_pause = (
-            self.quiet_since is not None
-            and marks.PAUSE_SECONDS <= self.seconds_after_work <= longest * 1.2
-            and self.ended_at is None
-        )
-        if ends_in_pause:
-            pauses.append((or_zero(self.quiet_since), self.seconds_after_work))
-        counted = (WORK, PAUSE, "") if ends_in_pause else (WORK, PAUSE)
-        body = [row for row in measured if row.phase in counted]
+        body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
         return Parts(
             work=work_of([row for row in body if row.phase == WORK]),
             body=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
-            rest=work_of(after_work),
-            pauses=[length for since, length in pauses if since >= judged_from],
+            pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
         )
 
@@ -227,21 +211,14 @@ class GpuRun:
         falls = peaks_before_a_fall(shares)
         # Before its first work, a program loads its data, so growing memory is not a leak.
         begin = self.rows[0].seconds + self.parts.start
-        at_work = [row for row in rows if row.seconds >= begin]
-        shares_at_work = [or_zero(row.gpu.memory_percent) for row in at_work]
-        full_in = None
-        if len(at_work) >= SAMPLES_OF_A_LEAK:
-            growth = shares_at_work[-1] - shares_at_work[0]
-            seconds = at_work[-1].seconds - at_work[0].seconds
-            full_in = (100 - shares_at_work[-1]) / growth * seconds if growth > 0 else None
+        at_work = [or_zero(row.gpu.memory_percent) for row in rows if row.seconds >= begin]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
             last=max(falls or shares[-LAST_SAMPLES:], default=None),
             fell=len(falls) > 0,
-            grew=grows_all_the_time(shares_at_work),
-            first=shares_at_work[0] if shares_at_work else 0.0,
-            full_in=full_in,
+            grew=grows_all_the_time(at_work),
+            first=at_work[0] if at_work else 0.0,
         )
 
     @cached_property
@@ -257,14 +234,6 @@ class GpuRun:
         return {pid: use.name or "" for pid, use in uses if not is_display(use)}
 
     @property
-    def narrow_link(self) -> str | None:
-        """The PCIe link, if it was narrower or slower than it could be in half of the samples with
-        work, as in the last of them."""
-        links = [row.gpu.narrow_link for row in self.rows if not is_quiet(row.gpu)]
-        narrow = [link for link in links if link]
-        return narrow[-1] if narrow and len(narrow) * 2 >= len(links) else None
-
-    @property
     def programs(self) -> tuple[str, ...]:
         """The names of the programs that compute on the GPU, sorted and without duplicates."""
         return tuple(sorted({name for name in self.holders.values() if name}))
@@ -277,17 +246,6 @@ class GpuRun:
         least = (fullest.memory_total_bytes or math.inf) * marks.BIG_HOLDER / 100
         big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
         return sorted(big, key=lambda use: -(use.memory_bytes or 0))
-
-    @cached_property
-    def sharers(self) -> list[ProcessUse]:
-        """The processes from `big_holders` that may also compute on the GPU: all but those that are
-        known to have computed nothing in any sample."""
-        most: dict[int, float] = {}
-        for row in self.rows:
-            for use in row.gpu.processes or ():
-                if use.sm_percent is not None:
-                    most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
-        return [use for use in self.big_holders if most.get(use.pid, 100.0) > marks.QUIET]
 
     @property
     def only_draws(self) -> bool:

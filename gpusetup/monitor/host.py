@@ -166,7 +166,6 @@ class ProcessTree:
             loader_workers=len(workers),
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
-            runnable_processes=statuses[psutil.STATUS_RUNNING],
             gpu_processes=len(on_gpu & cpu.keys()) or None,
             cores=self._cores,
             **{f"{name}_per_second": round(moved[name] / seconds) for name in totals},

@@ -18,7 +18,7 @@ from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.verdicts import NARROW, ORDER, VerdictCase, case_of
+from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little
 from gpusetup.monitor.work import (
     Work,
@@ -116,14 +116,10 @@ END_OF_WORK = (
 FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
     (s.work_ended, END_OF_WORK, "see-how-it-ended"),
-    (s.rests_at_the_end & ~(s.server | s.notebook),
-     "nothing ran in the last {gpu.seconds_after_work} s, while its memory was still in use",
-     "see-how-it-ended"),
     (s.shared_by_programs,
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
-    (s.narrow_link, NARROW, "check-the-slot"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
 the sign, a sentence, and the next step."""
@@ -229,55 +225,45 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     subject = next((one for one in run.subjects if one.gpu is gpu), None)
-    link = filled(NARROW, subject) if subject and s.narrow_link(subject) else ""
     if subject and s.shared_by_programs(subject) and run.unused_gpus:
         shared = filled("shared by {others}, while GPU {unused} is free", subject)
         evidence = f"{words}: it is {shared}; each may get only a part of its time"
         return Judgement("bursty", "one-reading", evidence, ("see-whose-they-are",), subject)
     if picture.use != "good":
-        uneven = subject and uneven_reading(run, subject)
-        if uneven:
-            return uneven
-        words += f", and {link}" if link else ""
         evidence = f"{words}: one reading shows how much it works, not why"
-        steps = ("check-the-slot", "watch-the-command")
-        return Judgement("bursty", "one-reading", evidence, steps, subject)
-    if link:
-        return Judgement("good", "", f"{words}, but {link}", ("check-the-slot",), subject)
+        return Judgement("bursty", "one-reading", evidence, ("watch-the-command",), subject)
     end = reasons_that_cost_little(run) or ": nothing slows it down"
     return Judgement("good", "", f"{words}{end}")
 
 
-def resting_reading(run: WatchedRun) -> Judgement | None:
-    """The verdict on a single reading in which a GPU rests with about as much memory in use as a
-    busy one of its model and programs: its rank may have stopped; None if none does."""
+def uneven_reading(run: WatchedRun) -> Judgement | None:
+    """The verdict on a single reading in which a GPU works much less than one of its model with the
+    same programs, as a rank whose others wait for it, or beside the first GPU of DataParallel; None
+    if none does."""
     if not run.is_reading:
         return None
-    for gpu, one in permutations(filter(run.held, run.gpus), 2):
+    for less, more in permutations(filter(run.held, run.gpus), 2):
+        difference = or_zero(more.utilization) - or_zero(less.utilization)
         # The uses first: a file may name hundreds of GPUs, and comparing their programs is slow.
-        if not (below(gpu.utilization, marks.IDLE) and at_least(one.utilization, marks.BUSY)):
+        if difference < marks.USE_DIFFERENCE:
             continue
-        memory = abs(or_zero(gpu.memory.p95) - or_zero(one.memory.p95))
-        if (gpu.name, gpu.programs) == (one.name, one.programs) and memory <= marks.ALIKE:
-            words = f"GPU {gpu.label} did nothing, with as much memory in use as GPU {one.label}"
-            words += ", which looked busy: look again; if it stays so, the others wait for its rank"
-            subject = Subject(run, gpu, Work(gpu.rows))
+        if (less.name, less.programs) != (more.name, more.programs):
+            continue
+        more_memory = or_zero(more.memory.p95) - or_zero(less.memory.p95)
+        subject = Subject(run, less, Work(less.rows))
+        rests = below(less.utilization, marks.IDLE) and at_least(more.utilization, marks.BUSY)
+        if rests and abs(more_memory) <= marks.ALIKE:
+            words = (
+                f"GPU {less.label} did nothing, with as much memory in use as GPU {more.label}, "
+                "which looked busy: look again; if it stays so, the others wait for its rank"
+            )
             return Judgement("uneven", "one-reading", words, ("see-where-it-waits",), subject)
-    return None
-
-
-def uneven_reading(run: WatchedRun, subject: Subject) -> Judgement | None:
-    """The verdict on a single reading in which one GPU of a job works much more than this one and
-    holds much more memory, as the first one does with DataParallel; None if none does. Without
-    the memory, it may be chance."""
-    for gpu in run.team(subject.gpu):
-        use = or_zero(gpu.utilization) - or_zero(subject.gpu.utilization)
-        memory = or_zero(gpu.memory.p95) - or_zero(subject.gpu.memory.p95)
-        if min(use, memory) >= marks.USE_DIFFERENCE:
+        # With the same memory, different uses at one moment may be chance.
+        if not rests and more_memory >= marks.USE_DIFFERENCE:
             words = " and ".join(
-                f"GPU {one.label} worked {one.utilization:.0f} % with {one.memory.p95:.0f} % of "
+                f"GPU {gpu.label} worked {gpu.utilization:.0f} % with {gpu.memory.p95:.0f} % of "
                 "its memory in use"
-                for one in (gpu, subject.gpu)
+                for gpu in (more, less)
             )
             return Judgement("uneven", "one-reading", words, ("balance-the-work",), subject)
     return None
@@ -315,24 +301,17 @@ def idle(run: WatchedRun) -> Judgement | None:
 
 
 def hang(run: WatchedRun) -> Judgement | None:
-    """The verdict on a job that stopped making progress, and did not end well: at the end its GPUs
-    look busy without moving data (ranks wait in a collective), or all of them do nothing."""
+    """The verdict on a job that did not end well and whose GPUs look busy at the end without moving
+    data, because ranks wait in a collective; None for any other."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    # Leave out servers and notebooks, which rest until a user sends a request.
-    if run.exit == 0 or not working or run.kind in ("server", "notebook"):
+    if run.exit == 0 or not working:
         return None
-    # A job that still runs may only be in a long pause.
-    seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
-    begin = f"the job has made no progress in the last {seconds:.0f} s:"
-    if all(rests_to_the_end(gpu, seconds) for gpu in run.at_work):
-        words = f"{begin} its GPUs did nothing, its processes rested, and nothing was read"
-        return Judgement("bursty", "hang", words, ("see-where-it-waits",))
-    # If all ranks spin, none of them works while the others wait for it.
     spinning = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
-    if len(spinning) < len(working):
-        spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, seconds)]
-    # One spinning GPU of a job that failed may have waited for ranks on other machines.
+    # A GPU that still works may only save a checkpoint while the others wait for it.
+    if len(spinning) < len(working) and run.exit is None:
+        spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED)]
     held = [gpu for gpu in run.gpus if gpu.worked or run.held(gpu)]
+    # One spinning GPU of a job that failed may have waited for ranks on other machines.
     waits_for_others = len(held) > 1 or (run.launched and bool(run.exit))
     if not waits_for_others or not spinning or len(spinning) * 2 < len(working):
         return None
@@ -365,14 +344,6 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     return is_busy and is_light and drops and nothing_moves(tail)
 
 
-def rests_to_the_end(gpu: GpuRun, seconds: float) -> bool:
-    """Whether the GPU, the processes and all transfers rested in the last `seconds`."""
-    after = gpu.parts.rest
-    if after is None or gpu.lost_at is not None or gpu.seconds_after_work < seconds:
-        return False
-    return below(after.cpu, marks.RESTING_CPU) and nothing_moves(after)
-
-
 def nothing_moves(work: Work) -> bool:
     """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
     counts as 0. It is not a hang if one rank saves or loads while the others wait."""
@@ -387,7 +358,7 @@ def nothing_moves(work: Work) -> bool:
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
-    *(lost_gpu, faulty_memory, no_gpu, slowed_by_heat, resting_reading, one_reading),
+    *(lost_gpu, faulty_memory, no_gpu, slowed_by_heat, uneven_reading, one_reading),
     *(nothing_to_judge, idle, hang),
 )
 """Functions that are called in this order; the first verdict that is not None counts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpusetup.monitor import marks
@@ -12,7 +11,6 @@ from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
 from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.steps import WORKERS_HELP
-from gpusetup.monitor.verdicts import NARROW
 from gpusetup.monitor.words import filled, labels
 from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
@@ -22,7 +20,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (s.work_ended, END_OF_WORK),
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
     (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
-    (s.narrow_link, NARROW),
     (s.hot, "{gpu.heat} °C, more than 85 °C"),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
      "the first {gpu.parts.start} s, with less work than later, are not counted"),
@@ -54,20 +51,11 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
 
 # --- the acceleration guide's advice --------------------------------------------------------------
 
-MIXED = re.compile(
-    r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
-    r"(?![= ](0|false|no|none)\b)",
-    re.I,
-)
-"""Words in a command line that switch mixed precision on."""
 STARVED = ("workers", "by-itself", "each-step")
 """Causes of an input-starved run against which more loader workers help."""
 has_room = Sign(
     # Unknown memory counts as empty.
     lambda subject: all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in subject.run.gpus)
-)
-has_no_mixed_precision = Sign(
-    lambda subject: MIXED.search(" ".join(subject.run.command or ())) is None
 )
 
 
@@ -90,6 +78,6 @@ def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     rows = (
         (LARGER_BATCH, launches and has_room(subject)),
         (MORE_WORKERS, loads and WORKERS_HELP(subject)),
-        (MIXED_PRECISION, launches and has_no_mixed_precision(subject)),
+        (MIXED_PRECISION, launches),
     )
     return tuple(text.format(workers=run.useful_workers) for text, fits in rows if fits)

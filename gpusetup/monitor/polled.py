@@ -8,6 +8,7 @@ Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from gpusetup.accelerators.makers import AMD
@@ -19,18 +20,18 @@ from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
-BASIC_FIELDS: tuple[str, ...] = (
+BASIC_FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
 )
-"""Fields that every driver of the last ten years knows."""
-FIELDS: tuple[str, ...] = (
+"""Fields that every driver knows."""
+FIELDS = (
     *BASIC_FIELDS,
     *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
     *("pcie.link.gen.current", "pcie.link.width.current"),
 )
-"""Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
-whole query."""
+"""Fields that are tried first: nvidia-smi rejects a whole query with a field that it does not know.
+"""
 ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 LONGEST_REASON = 200
@@ -40,17 +41,18 @@ LONGEST_REASON = 200
 def open_nvidia_smi(interval: float) -> Machine:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     system = System()
+    fields: Sequence[str] = FIELDS
     try:
-        first, fields = smi_gpus(system, FIELDS), FIELDS
+        first = smi_gpus(system, fields)
     except SourceEnded:
-        # An old driver rejects fields that it does not know.
-        first, fields = smi_gpus(system, BASIC_FIELDS), BASIC_FIELDS
+        fields = BASIC_FIELDS
+        first = smi_gpus(system, fields)
     source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, fields))
     source.first = source.sample_of(first)
     return source
 
 
-def smi_gpus(system: System, fields: tuple[str, ...]) -> tuple[GpuSample, ...]:
+def smi_gpus(system: System, fields: Sequence[str]) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
     answer = asked(system, fields, "csv", ANSWER_SECONDS)
     if answer is None:

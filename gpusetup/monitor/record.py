@@ -22,7 +22,7 @@ from gpusetup.monitor.smi_logs import SmiLog
 
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
-    "it reads what `gpusetup monitor --json` or `--csv` wrote, and nvidia-smi's output: the table, "
+    "it reads what `gpusetup monitor --json` wrote, and nvidia-smi's output: the table, "
     "-q, dmon, or a log of --query-gpu with --format=csv and its heading, and gpustat's lines. For "
     "the output of a program use `gpusetup doctor --report FILE`"
 )

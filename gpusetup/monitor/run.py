@@ -12,7 +12,7 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work, highest, or_zero, percent, percentile
+from gpusetup.monitor.work import Work, highest, or_zero, percent
 
 NO_GPU = GpuSample(index=-1)
 """Stands in for the GPU in moments that are only about the command and the machine."""
@@ -102,14 +102,7 @@ class WatchedRun:
         """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
         were lost."""
         gpus = [gpu for gpu in self.at_work if gpu.lost_at is None] or self.at_work
-        works = [(gpu, gpu.judged) for gpu in gpus]
-        # A GPU that is slow from the beginning shows only beside its peers.
-        for gpu, work in works:
-            if work is not None:
-                peers = [
-                    other.highest_mhz for one, other in works if other and one.name == gpu.name
-                ]
-                work.highest_mhz = highest(peers)
+        works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
@@ -193,20 +186,6 @@ class Subject:
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
         return active_throttle(self.work, self.gpu)
-
-    @property
-    def peers_clock(self) -> float | None:
-        """The median SM clock in MHz of the other GPUs of this model that are busy and draw no less
-        power than this one; None if there are none."""
-        peers = [
-            one.work.clock_mhz
-            for one in self.run.subjects
-            if one.gpu is not self.gpu and one.gpu.name == self.gpu.name
-            if one.work.clock_mhz and one.work.utilization >= marks.BUSY
-            # Heavier work lowers the clock.
-            if or_zero(one.work.power_watts) >= or_zero(self.work.power_watts)
-        ]
-        return percentile(peers, 50) if peers else None
 
     @property
     def throttle_share(self) -> float:

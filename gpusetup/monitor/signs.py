@@ -73,7 +73,8 @@ def rests_at_the_end(subject: Subject) -> bool:
     rest = subject.gpu.seconds_after_work
     is_much = rest >= 10.0 and at_least(percent(rest, subject.run.seconds), marks.PAUSE_SHARE)
     is_long = (is_much or rest >= 60.0) and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
-    return is_long and subject.run.exit is None and subject.run.held(subject.gpu)
+    is_open = subject.run.exit is None and subject.gpu.ended_at is None
+    return is_long and is_open and subject.run.held(subject.gpu)
 
 
 @Sign
@@ -94,10 +95,8 @@ memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 memory_used_up = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_FULL))
 memory_fell = Sign(lambda s: s.gpu.memory.fell)
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
-# It will be full before the run's length has doubled.
-fills_soon = memory_grew & Sign(
-    lambda s: s.gpu.memory.full_in is not None and s.gpu.memory.full_in <= s.run.seconds
-)
+# At this rate it will be full before the run's length has doubled.
+fills_soon = memory_grew & Sign(lambda s: 2 * s.gpu.memory.peak - s.gpu.memory.first >= 100)
 # If the command ended with an error, nearly full is enough.
 full_at_the_end = Sign(
     lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT if s.run.exit else marks.MEMORY_FULL)
@@ -112,7 +111,7 @@ used_by_others = Sign(
     lambda s: any(at_least(use.sm_percent, marks.USE_DIFFERENCE) for use in s.foreign_holders)
 )
 unknown_job = Sign(lambda s: s.run.command is None)
-shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.sharers) > 1)
+shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 
 
 # --- clocks ---------------------------------------------------------------------------------------
@@ -134,9 +133,6 @@ def unexplained(subject: Subject) -> bool:
 # Heavy work at the rated power limit also lowers the clock, but not as far.
 clocks_far_down = unexplained & Sign(
     lambda s: s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS)
-)
-slower_than_peers = unexplained & Sign(
-    lambda s: below(percent(s.work.clock_mhz, s.peers_clock), marks.LOW_CLOCKS)
 )
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
@@ -171,9 +167,6 @@ link_full = Sign(
     )
 )
 
-narrow_link = Sign(lambda s: s.gpu.narrow_link is not None)
-
-
 # --- the command's processes ----------------------------------------------------------------------
 
 watched = Sign(lambda s: s.work.busiest_cpu is not None)
@@ -207,27 +200,11 @@ def others_full(subject: Subject) -> bool:
     explain why the command waits."""
     work = subject.work
     others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
-    # A process that is runnable in half of the samples, but hardly runs, waits for a core.
-    wants_cpu = at_least(work.cpu, 10.0) or at_least(work.runnable, 0.5)
+    # A process that sleeps uses less than 5 % of a core, however busy the machine is.
+    wants_cpu = at_least(work.cpu, 5.0)
     if not (at_least(work.host_share, 90.0) and others_use_much and wants_cpu):
         return False
     return not (blocked(subject) or reads(subject) or workers_rest(subject))
-
-
-@Sign
-def over_the_network(subject: Subject) -> bool:
-    """Whether the command itself waits for data that come over the network: the machine receives a
-    lot, the disk reads less than half of it, and the command's processes are blocked by a network
-    file system or read about as much.
-
-    The receive rate is the whole machine's, so by itself it may be another program's download.
-    """
-    work = subject.work
-    received = or_zero(work.network_rate)
-    # The machine's disk rate also includes what the page cache reads ahead for the command.
-    disk = or_zero(work.read_rate if work.disk_read_rate is None else work.disk_read_rate)
-    is_its_own = blocked(subject) or or_zero(work.input_rate) >= received / 2
-    return received >= marks.NETWORK_RATE and disk < received / 2 and is_its_own
 
 
 computes_in_pauses = Sign(

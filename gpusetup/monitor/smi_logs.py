@@ -19,7 +19,7 @@ from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
-from gpusetup.monitor.marks import CUDA_CONTEXT, QUIET
+from gpusetup.monitor.marks import CUDA_CONTEXT
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
@@ -94,15 +94,6 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     # The rate is unknown if the generation is newer than the table.
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
-    # An idle card lowers its link to save power.
-    if (values.get("utilization_percent") or 0) > QUIET:
-        link = (("width", "pcie_width", "x"), ("generation", "pcie_generation", ""))
-        narrow = [
-            f"{word} {values[name]}{unit} of {values[f'{name}_max']}{unit}"
-            for word, name, unit in link
-            if 0 < (values.get(name) or 0) < (values.get(f"{name}_max") or 0)
-        ]
-        known["narrow_link"] = " and ".join(narrow) or None
     faults = [words.format(values[name]) for name, words in FAULTS.items() if values.get(name)]
     known["fault"] = ", ".join(faults) or None
     return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
@@ -233,8 +224,8 @@ def time_of(text: str) -> datetime | None:
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
     with contextlib.suppress(ValueError):
-        # nvidia-smi writes the date with slashes; our own `--csv` uses dashes and a final `Z`.
-        return datetime.fromisoformat(text.replace("/", "-").rstrip("Z")).replace(tzinfo=None)
+        # nvidia-smi writes the date with slashes.
+        return datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=None)
     return None
 
 

@@ -19,6 +19,7 @@ from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Notify, announced
 from gpusetup.readings.plausibility import LIMITS, implausible
+from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0
@@ -219,16 +220,12 @@ def visible_positions(
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
     setting = f"{VARIABLE}={variable}"
-    names = [name for part in variable.split(",") if (name := part.strip())]
     # CUDA numbers the fastest GPU first, whereas NVML numbers them by bus address; with a single
     # model, both orders are the same.
     counts_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
-    if counts_differ and any(name.isdecimal() for name in names):
+    if counts_differ and any(word.strip().isdecimal() for word in variable.split(",")):
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
-    try:
-        positions = named_positions(names, gpus)
-    except UsageError:
-        positions = ()
+    positions = tuple(visible_places(variable, [(gpu.index, gpu.uuid) for gpu in gpus]))
     if not positions:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"
     labels = ", ".join(str(gpus[position].index) for position in positions)

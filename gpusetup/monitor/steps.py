@@ -73,12 +73,6 @@ STEPS: dict[str, StepRule] = {
         "reboot so that the repair is made, look for Xid 48, 63 and 94 in the kernel log, and run "
         "`gpusetup doctor`. If it happens again, replace the card",
         "sudo dmesg -T | grep -iE 'nvrm|xid'"),
-    "check-the-slot": StepRule(
-        "See how the card is connected (below, while it works): move it to a slot with all lanes, "
-        "reseat it, take out a riser, and look at the slot's setting in the BIOS. Else copy less "
-        "in each step, from pinned memory",
-        "nvidia-smi -i {gpu.label} --query-gpu=pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv", s.narrow_link),
     "record-longer": StepRule(
         "Watch for at least a minute while it works", "gpusetup monitor 60"),
     "larger-work": StepRule(

@@ -14,7 +14,6 @@ from gpusetup.model.documents import Verdict
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.work import below
 
 
 class VerdictCase(NamedTuple):
@@ -42,7 +41,6 @@ NO_CPU = (
     "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
     "the {cores} cores that it may use)"
 )
-NARROW = "its PCIe link is slower than it could be ({gpu.narrow_link})"
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -71,7 +69,7 @@ CASES: tuple[VerdictCase, ...] = (
     throttled_by("power limit", "{watts_and_limit}", "plug-it-in", "compare-the-power-limit"),
     throttled_by("low clocks", "", "unlock-the-clocks"),
     VerdictCase("throttled", "low clocks",
-         s.busy & (s.clocks_far_down | s.slower_than_peers),
+         s.busy & s.clocks_far_down,
          "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
          ("unlock-the-clocks",)),
     VerdictCase("throttled", "others",
@@ -87,12 +85,7 @@ CASES: tuple[VerdictCase, ...] = (
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
          | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
-         "{kernels_ran}{at_power}; {host_link}", ("check-the-slot", "stay-on-the-gpu")),
-    VerdictCase("communication-bound", "host",
-         # Four lanes of PCIe 3 or less; a half of the lanes rarely shows.
-         s.narrow_link & partly & ~s.watched & Sign(lambda s: below(s.work.pcie_limit, 4.1e9)),
-         f"{{worked}}, and {NARROW}",
-         ("check-the-slot",)),
+         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
@@ -104,7 +97,7 @@ CASES: tuple[VerdictCase, ...] = (
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
          (s.regular_pauses | (s.pauses_rule & s.watched))
-         & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads | s.over_the_network)),
+         & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads)),
          "GPU {gpu.label} {paused}{in_pauses}",
          ("overlap-the-pauses", "shorter-pauses", "see-where-it-waits")),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
@@ -118,29 +111,25 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
-    VerdictCase("input-starved", "network",
-         waits & s.over_the_network,
-         "{worked} while the process waited and {received} came over the network",
-         ("faster-storage",)),
     VerdictCase("input-starved", "storage",
          waits & (s.blocked | s.reads),
-         "{worked} while {blocked} processes waited for a disk and {read} were read",
-         ("faster-storage",)),
+         "{worked} while {blocked} processes waited for a disk or a network file system, and "
+         "{read} were read from disks", ("faster-storage",)),
     VerdictCase("memory-tight", "margin",
          s.memory_used_up & partly & ~s.no_loader,
          MEMORY_IN_USE, margin),
     VerdictCase("input-starved", "each-step",
          # Without a GPU, only resting workers show that the command waits for its input.
          waits & ((s.workers & (~s.no_gpu | s.workers_rest)) | ~(s.no_gpu | s.gaps | s.several)),
-         "{worked} while the process waited ({work.busiest_cpu} % of a core){for_loaders}, neither "
-         "for a disk nor for the network",
+         "{worked} while the process waited ({work.busiest_cpu} % of a core){for_loaders}, but not "
+         "for a disk",
          ("fetch-in-advance", "load-with-workers", "see-where-it-waits")),
     # A command without a GPU.
     VerdictCase("idle", "waits", s.no_gpu & s.rests, "{worked}: it waited", waits_where),
     VerdictCase("cpu-bound", "computes",
          s.no_gpu & (s.cores_used_up | s.core_full),
-         "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and no loader, "
-         "disk or network held it back", ("more-cores", "more-threads", "use-a-gpu")),
+         "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and neither a "
+         "loader nor a disk held it back", ("more-cores", "more-threads", "use-a-gpu")),
     VerdictCase("bursty", "waits",
          s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
     # A core is fully used, or kernels are launched too slowly.
@@ -173,6 +162,10 @@ CASES: tuple[VerdictCase, ...] = (
          s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
          ("more-in-parallel", "fewer-bytes")),
+    VerdictCase("bursty", "hang",
+         s.rests_at_the_end & ~waits_for_a_user,
+         "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "
+         "while its memory was still in use", waits_where),
     VerdictCase("good", "",
          Sign(lambda subject: True), "{well_used}{nothing_slows_it_down}"),
 )  # fmt: skip

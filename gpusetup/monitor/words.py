@@ -13,12 +13,11 @@ from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
-from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import below, highest, or_zero, percent
+from gpusetup.monitor.work import highest, or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -111,7 +110,6 @@ def host_link(subject: Subject) -> str:
     carries = "about as much as a link can carry"
     if work.pcie_limit is not None:
         carries = f"the link carries {megabytes(work.pcie_limit)} each way"
-        carries += f": {subject.gpu.narrow_link}" if subject.gpu.narrow_link else ""
     sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
@@ -162,11 +160,7 @@ def sm_clock(subject: Subject) -> str:
         return "the SM clock is not in this recording"
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
     words = f"SM clock at {whole(subject.work.clock_share)} % of {of}"
-    own, peers = subject.work.clock_mhz, subject.peers_clock
-    is_behind = below(percent(own, peers), marks.LOW_CLOCKS)
-    if is_behind:
-        return f"{words} ({whole(own)} MHz, its peers: {whole(peers)} MHz)"
-    most = subject.work.clock_most
+    own, most = subject.work.clock_mhz, subject.work.clock_most
     return f"{words} ({whole(own)} of {whole(most)} MHz)" if own and most else words
 
 
@@ -194,9 +188,10 @@ def memory_growth(subject: Subject) -> str:
     """How much the GPU's memory grew and, if the run did not fail, when it will be full."""
     memory = subject.gpu.memory
     words = f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
-    seconds = or_zero(memory.full_in)
-    if seconds < 1 or subject.run.exit:
+    # A run that failed does not go on, and memory that is full is only said to be so.
+    if subject.run.exit or memory.peak > 99:
         return words
+    seconds = (100 - memory.peak) / (memory.peak - memory.first) * subject.run.seconds
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     return f"{words}: at this rate it is full in {length}"
 
@@ -336,7 +331,6 @@ PHRASES: dict[str, Phrase] = {
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
-    "received": lambda s: megabytes(s.work.network_rate),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",

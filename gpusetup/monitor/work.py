@@ -99,11 +99,9 @@ class Work:
     input_rate = Mean("tree", "input_bytes_per_second")
     write_rate = Mean("tree", "write_bytes_per_second")
     blocked = Mean("tree", "blocked_processes")
-    runnable = Mean("tree", "runnable_processes")
     host_cpu = Mean("host", "cpu_percent")
     host_cores = Mean("host", "cores")
     network_rate = Mean("host", "network_receive_bytes_per_second")
-    disk_read_rate = Mean("host", "disk_read_bytes_per_second")
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows = rows
@@ -113,7 +111,6 @@ class Work:
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
         self.highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.running)
-        """The highest clock of this GPU or, in a run with several, of those of its model."""
         self.quiet_share = 100 - len(self.running) / len(rows) * 100
 
     @cached_property

@@ -185,13 +185,6 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     rope = from_config.rope if from_config else None
     if rope and (remark := factor_remark(rope, decision.job)):
         yield remark
-    # In a plain loop, DDP gives each GPU the full `batch_size`, while DataParallel divides it.
-    per_gpu = from_config.per_gpu if from_config else None
-    if from_config and per_gpu and decision.job.gpus > 1 and not from_config.read.trainer:
-        yield (
-            f"plan assumes a batch of {per_gpu:,} on each GPU; if that is the batch of all "
-            f"{decision.job.gpus} GPUs together, add `--batch {per_gpu}`"
-        )
     yield from notes(request.question, decision)
 
 

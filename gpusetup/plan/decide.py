@@ -9,7 +9,6 @@ recipe was measured, because a recipe that fits at a length also fits at shorter
 from __future__ import annotations
 
 import csv
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +28,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.place import Place
+from gpusetup.plan.rl import SUPERVISED
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
@@ -160,18 +160,16 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     rl = job.rl
-    beside = {
-        "the reference model": rl.has_reference,
-        "the reward model": rl.has_reward_model,
-        "the critic model": rl.critic,
-        "the inference engine on the same GPUs": job.engine_bytes,
-        f"a cache for {rl.generated_at_once:,} sequences generated at once": rl.generated_at_once,
-    }
-    counted = ", ".join(name for name, is_there in beside.items() if is_there)
-    if counted:
-        return f"plan also counts {counted}, and never compared that with a measurement"
-    if job.sequences_of_sample > 1:
-        return "plan never compared training on pairs of answers with a measurement"
+    if rl.method not in SUPERVISED:
+        beside = {
+            "the reference model": rl.has_reference,
+            "the reward model": rl.has_reward_model,
+            "the critic model": rl.critic,
+            "the inference engine on the same GPUs": job.engine_bytes,
+        }
+        counted = ", ".join(name for name, is_there in beside.items() if is_there)
+        with_models = f" (with {counted})" if counted else ""
+        return f"plan never compared training by {rl.method}{with_models} with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
         return "runs of adapters under ZeRO often need more memory than plan counts"
     return None
@@ -428,22 +426,15 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
-        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
+        mild = same_training(job)
+        # If two changes set the same field, the later one counts.
+        fields = {name: value for change in mild.values() for name, value in change.items()}
+        all_mild = decide(replace(job, **fields), place)
+        if all_mild.fits:
+            saved = saved_gib(decision, all_mild.job, all_mild.recipe)
+            step = " and ".join(mild)
+            steps.append(Help(step=step, saves_gib=saved, recipe=str(all_mild.recipe)))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
-
-
-def together(decision: Decision, changes: Changes) -> Iterator[Help]:
-    """Yields the smallest set of changes that together make the job fit, if there is one, trying
-    the mildest changes first."""
-    for count in range(2, len(changes) + 1):
-        for steps in itertools.combinations(changes, count):
-            # If two changes set the same field, the later one counts.
-            fields = {name: value for step in steps for name, value in changes[step].items()}
-            changed = decide(replace(decision.job, **fields), decision.place)
-            if changed.fits:
-                saved = saved_gib(decision, changed.job, changed.recipe)
-                yield Help(step=" and ".join(steps), saves_gib=saved, recipe=str(changed.recipe))
-                return
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:

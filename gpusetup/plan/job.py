@@ -141,11 +141,6 @@ class TrainingJob(Frozen):
         return self.gpus > 1 and self.shards_parameters
 
     @property
-    def generates(self) -> bool:
-        """Whether answers are also generated on these GPUs during the training."""
-        return self.engine_bytes > 0 or self.rl.generated_at_once > 0
-
-    @property
     def frozen_beside(self) -> float:
         """The bytes of all weights of the reference and the reward model, each as large as the
         policy."""

@@ -24,7 +24,6 @@ from gpusetup.plan.forward_memory import (
 from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
 from gpusetup.plan.states import (
     gathered_unit,
-    generation_cache,
     gradient_bytes,
     gradients,
     gradients_in_forward,
@@ -201,7 +200,6 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     # While the policy is trained, an engine that sleeps keeps nothing.
     ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
     ("other", ("generation",), lambda job, _: job.engine_bytes),
-    ("other", ("generation",), generation_cache),
     ("other", WHOLE_RUN, runtime),
 )
 """For each term: the part of the answer, the moments at which the term exists, and a function that
@@ -256,7 +254,7 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     # With a token budget, only the end of the forward pass is considered, because the constants
     # were fitted under this assumption.
     moments = FORWARD if job.fills_token_budget else IN_STEP
-    if job.generates:
+    if job.engine_bytes:
         moments = (*moments, "generation")
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     # The gaps depend on whether the logits exist at the peak.

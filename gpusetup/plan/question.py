@@ -143,10 +143,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     job = TrainingJob(**fields)
     setup = question.rl or SUPERVISED_SETUP
     if question.rl is None and question.method and question.method not in SUPERVISED:
-        sequences_of_gpu = -(-job.sequences // job.gpus)
-        setup = usual_setup(
-            question.method, question.trainer, sequences_of_gpu, adapters=job.lora is not None
-        )
+        setup = usual_setup(question.method, question.trainer, adapters=job.lora is not None)
     says_loss = question.rl is not None or "loss" in named
     # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":

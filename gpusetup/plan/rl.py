@@ -55,9 +55,6 @@ class RlSetup(Frozen):
     """Whether the engine frees its memory while the policy is trained (verl, sleep mode)."""
     policy_leaves: bool = False
     """Whether the policy's states are on the host while the engine generates (verl's offload)."""
-    generated_at_once: int = 0
-    """The number of sequences that the policy itself generates at once on a GPU; 0 if an engine
-    generates them."""
 
 
 SUPERVISED_SETUP = RlSetup(method="sft")
@@ -82,14 +79,10 @@ def usual_loss(method: str) -> str:
     return "fused" if method in ("rm", "reward") else "eager"
 
 
-def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: bool) -> RlSetup:
-    """The additional models and the engine that a method uses by default.
-
-    `sequences`: the number of sequences on one GPU at once. `adapters`: whether only adapters are
-    trained, in which case their base model also serves as the reference.
-    """
-    generates = method in GENERATING
-    uses_engine = generates and trainer in BY_VERL
+def usual_setup(method: str, trainer: str | None, *, adapters: bool) -> RlSetup:
+    """The additional models and the engine that a method uses by default. `adapters`: whether only
+    adapters are trained, in which case their base model also serves as the reference."""
+    uses_engine = method in GENERATING and trainer in BY_VERL
     # TRL trains by these methods without a reference unless a weight (`beta`) is set.
     unweighted = method in GENERATING - WITH_CRITIC and trainer in (None, *BY_TRL)
     return RlSetup(
@@ -99,7 +92,6 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
         critic=method in WITH_CRITIC,
         engine_share=ENGINE_SHARE["verl"] if uses_engine else None,
         engine_sleeps=uses_engine,
-        generated_at_once=sequences if generates and not uses_engine else 0,
     )
 
 
@@ -153,7 +145,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         return {}
     read("num_generations", "answers to one prompt")
     adapters = fields.get("lora") is not None
-    usual = usual_setup(method, "verl" if is_verl else trainer, 1, adapters=adapters)
+    usual = usual_setup(method, "verl" if is_verl else trainer, adapters=adapters)
     # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
     says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
     changes: Fields = {
@@ -161,7 +153,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         "frozen_in_16_bits": trainer != "trl" or bool(says_16_bits),
     }
     if method in GENERATING:
-        changes |= generation(reader, fields, is_verl=is_verl)
+        changes |= generation(reader, is_verl=is_verl)
         if is_verl:
             enable = reader.text_named("enable", "a reward model", "reward_model")
             changes["has_reward_model"] = enable in TRUE
@@ -197,9 +189,9 @@ def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bo
     return usual.has_reference if weight is None else re.fullmatch(r"0(\.0*)?", weight) is None
 
 
-def generation(reader: Reader, fields: Fields, *, is_verl: bool) -> Fields:
-    """The fields of a setup that say what generates the answers: an engine beside the training, a
-    server elsewhere or the trainer itself."""
+def generation(reader: Reader, *, is_verl: bool) -> Fields:
+    """The fields of a setup that say whether an engine beside the training generates the answers,
+    and not a server elsewhere or the policy itself, whose cache is not counted."""
     read = reader.text_named
     mode = read("vllm_mode", "where the engine runs")
     share = read("vllm_gpu_memory_utilization", "the engine's share")
@@ -209,19 +201,15 @@ def generation(reader: Reader, fields: Fields, *, is_verl: bool) -> Fields:
     sleeps = is_on(reader, "vllm_enable_sleep_mode")
     stays = read("free_cache_engine", "the engine frees its memory") in FALSE
     uses_engine = is_verl or is_on(reader, "use_vllm") or mode == "colocate"
-    engine: Fields = {"engine_share": None, "engine_sleeps": False, "generated_at_once": 0}
-    if mode == "server" or read("vllm_server_host", "a server elsewhere"):
+    engine: Fields = {"engine_share": None, "engine_sleeps": False}
+    if mode == "server" or read("vllm_server_host", "a server elsewhere") or not uses_engine:
         return engine
-    if uses_engine:
-        usual_share = ENGINE_SHARE["verl" if is_verl else "trl"]
-        engine["engine_share"] = float(share) if share and is_share else usual_share
-        engine["engine_sleeps"] = not stays if is_verl else sleeps
-        # During a training step, the actor's weights and states are on the GPU in any case.
-        offloads = [read(key, "the actor on the host", "actor") in TRUE for key in OFFLOAD_KEYS]
-        return {**engine, "policy_leaves": all(offloads)}
-    # TRL generates the sequences of all micro-batches of an optimizer step at once.
-    micro_batches = fields.get("accumulate") or 1
-    return {**engine, "generated_at_once": (fields.get("per_gpu") or 1) * micro_batches}
+    usual_share = ENGINE_SHARE["verl" if is_verl else "trl"]
+    engine["engine_share"] = float(share) if share and is_share else usual_share
+    engine["engine_sleeps"] = not stays if is_verl else sleeps
+    # During a training step, the actor's weights and states are on the GPU in any case.
+    offloads = [read(key, "the actor on the host", "actor") in TRUE for key in OFFLOAD_KEYS]
+    return {**engine, "policy_leaves": all(offloads)}
 
 
 def is_on(reader: Reader, name: str) -> bool:

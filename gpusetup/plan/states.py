@@ -271,15 +271,6 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     return stepped * OPTIMIZERS[job.optimizer].copies * job.trained_bytes
 
 
-def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on one GPU for generation by the policy itself: cached keys and values, and the
-    last token's logits in 32 bits."""
-    shape = job.shape
-    bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
-    cache = job.rl.generated_at_once * job.length * bytes_per_token
-    return cache + job.rl.generated_at_once * shape.vocabulary * 4
-
-
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of RAM that the job needs: all states with offload, the optimizer states if only
     they are on the host, otherwise 0."""

@@ -94,10 +94,6 @@ def _read_proc_gpus(system: System) -> Snapshot:
     gpus: list[Gpu] = []
     for name in names:
         page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
-        # An administrator may exclude a GPU (NVreg_ExcludedGpus), and then the driver does not use
-        # it.
-        if re.search(r"^GPU (?:Excluded|Blacklisted):\s*Yes", page, re.M):
-            continue
         lines = (line.partition(":") for line in page.splitlines())
         values = {label.strip(): value.strip() for label, _, value in lines}
         # The UUID of a GPU that could not be started has question marks.

@@ -6,7 +6,6 @@ the system's. Nothing is run: the names of folders show which environment has to
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -19,17 +18,11 @@ from gpusetup.system.system import System, list_or_empty, read_or_none
 MOST = 200
 """A limit on the environments that are looked at, on a machine with thousands of folders."""
 OF_HOME = (
-    *("miniconda3/envs", "anaconda3/envs", "miniforge3/envs", "mambaforge/envs", ".conda/envs"),
-    *("micromamba/envs", ".local/share/mamba/envs", ".virtualenvs", ".pyenv/versions"),
-    *(".local/share/uv/tools", ".local/share/uv/python", ".local/share/pipx/venvs"),
-    *("AppData/Roaming/uv/tools", "AppData/Local/Programs/Python"),
+    *(".virtualenvs", ".pyenv/versions", ".local/share/uv/tools", ".local/share/pipx/venvs"),
+    *(".local/share/mamba/envs", "AppData/Roaming/uv/tools", "AppData/Local/Programs/Python"),
 )
-"""Folders of environments below the home folder: conda's, mamba's, virtualenvwrapper's, pyenv's,
-uv's and pipx's usual ones."""
-KERNELS = (
-    *(".local/share/jupyter/kernels", "AppData/Roaming/jupyter/kernels"),
-    *("Library/Jupyter/kernels",),
-)
+"""Folders of environments below the home folder: virtualenvwrapper's, pyenv's, uv's, pipx's and
+mamba's usual ones."""
 
 
 def environments_with_torch(system: System, examined: str | None) -> tuple[OtherEnvironment, ...]:
@@ -47,8 +40,8 @@ def environments_with_torch(system: System, examined: str | None) -> tuple[Other
 
 
 def _prefixes(system: System) -> Iterator[str]:
-    """Yields the folders of environments: the active ones, those in this folder, those of Jupyter's
-    kernels, those that tools keep in the home folder, and those of the Pythons on PATH."""
+    """Yields the folders of environments: the active ones, those in this folder, conda's, those
+    that other tools keep in the home folder, and those of the Pythons on PATH."""
     environ = system.environ()
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
     here = str(system.facts().get("cwd") or ".")
@@ -60,11 +53,6 @@ def _prefixes(system: System) -> Iterator[str]:
     # conda lists its environments in this file, wherever they are.
     listed = read_or_none(system, _joined(home, ".conda/environments.txt")) or ""
     yield from filter(None, map(str.strip, listed.splitlines()[:MOST]))
-    for folder in (_joined(home, name) for name in KERNELS):
-        for name in list_or_empty(system, folder):
-            python = _python_of_kernel(read_or_none(system, _joined(folder, f"{name}/kernel.json")))
-            if python:
-                yield prefix_of(python)
     for folder in (_joined(home, name) for name in OF_HOME):
         for name in list_or_empty(system, folder):
             yield _joined(folder, name)
@@ -72,17 +60,6 @@ def _prefixes(system: System) -> Iterator[str]:
         python = system.which(name)
         if python:
             yield prefix_of(python)
-
-
-def _python_of_kernel(text: str | None) -> str | None:
-    """The Python that starts a Jupyter kernel; None if its file names none by its whole path."""
-    try:
-        argv = json.loads(text or "")["argv"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    first = argv[0] if isinstance(argv, list) and argv else None
-    is_path = isinstance(first, str) and re.search(r"[/\\]", first)
-    return first if is_path else None
 
 
 def _joined(folder: str, name: str) -> str:

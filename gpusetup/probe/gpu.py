@@ -16,7 +16,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify, announced
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
-from gpusetup.probe.missed_gpus import is_listed_by_cuda, missed_by_cuda, missed_by_nvml
 from gpusetup.probe.pci import read_wmi
 from gpusetup.readings.sources import Snapshots, first_known, merged_gpus, missing
 from gpusetup.system.system import System
@@ -91,13 +90,12 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     sources, environ = (*answers, *files), system.environ()
     on_bus = _first(part.pci_devices for part in sources)
     listed, reason = _listed_gpus(answers, files, on_bus, system.family)
-    # `merged_gpus` puts the listed GPUs first, and after them those that only another source knows.
-    of_sources = [gpu for part in sources for gpu in part.gpus or ()]
-    all_gpus = merged_gpus(listed or (), of_sources)
     gpus: tuple[Gpu, ...] | None = None
     if listed is not None:
-        shown = _with_visibility(all_gpus[: len(listed)], answers, environ)
-        gpus = tuple(map(identified, shown))
+        of_sources = [gpu for part in sources for gpu in part.gpus or ()]
+        # The listed GPUs come first, and after them those that only another source knows.
+        known = merged_gpus(listed, of_sources)[: len(listed)]
+        gpus = tuple(map(identified, _with_visibility(known, answers, environ)))
     driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
     # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
     if driver.libcuda_path:
@@ -109,11 +107,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         gpu_links=_first(part.gpu_links for part in sources),
         pci_devices=on_bus,
         devices=_first(part.devices for part in sources),
-        events=(
-            *(event for part in sources for event in part.events),
-            *missed_by_cuda(gpus or (), answers, environ),
-            *missed_by_nvml(all_gpus, answers, files, environ),
-        ),
+        events=tuple(event for part in sources for event in part.events),
         readings=(*(reading for part in sources for reading in part.readings), *reason),
     )
 
@@ -145,6 +139,14 @@ def _listed_gpus(
         problem = f"no driver answered; {len(devices)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
+
+
+def is_listed_by_cuda(gpu: Gpu) -> bool | None:
+    """Whether CUDA lists the GPU; None if the GPU has no UUID or PCI address to compare, as a
+    Jetson's in NVML's list."""
+    if gpu.uuid is None and gpu.pci_bus_id is None:
+        return None
+    return gpu.cuda_index is not None
 
 
 def _with_visibility(

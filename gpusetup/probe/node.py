@@ -9,12 +9,10 @@ from __future__ import annotations
 import platform
 import re
 import time
-from collections.abc import Mapping
-from typing import TypeVar
 
 from gpusetup.messages.driver import KERNEL_LOG
 from gpusetup.messages.search import events_of, text_of
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Reading, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.probe.deadline import BackgroundCall
@@ -24,58 +22,33 @@ from gpusetup.probe.gpu import NOT_ASKED, combine_sources, hint_at_a_driver
 from gpusetup.probe.host import read_memory, read_os
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.processes import no_answer_in
-from gpusetup.system.system import System, unless_refused
+from gpusetup.system.system import System
 
 LIMIT_SECONDS = 3.5
 """The time limit in seconds for all sources together. If a child cannot be killed, we stop waiting
 for it one second later."""
 LOG_SECONDS = 1.5
 """The time limit in seconds for each command that may read the kernel log."""
-T = TypeVar("T")
 
 
-class NodeRecord(Frozen):
-    """Everything that was read on a node."""
-
-    snapshot: Snapshot
-    facts: Mapping[str, str] = {}
-    """Facts for which a snapshot has no field: free disk space."""
-
-
-def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
+def read_node(system: System, limit: float = LIMIT_SECONDS) -> Snapshot:
     """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
-    disks_call = BackgroundCall(free_disk_space, system)
     files = read_driver_files(system)
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
+        in_time = log_call.ended_within(until - time.monotonic())
         no_log = missing("events", "log", no_answer_in(limit))
-        files.append(_result_by(until, log_call, no_log))
+        files.append(log_call.result() if in_time else no_log)
     gpu_side = combine_sources(system, (nvml,), files)
     host = Snapshot(memory=read_memory(system))
-    snapshot = merged_snapshots((gpu_side, read_os(system), host))
-    unknown: dict[str, str] = {}
-    facts = _result_by(until, disks_call, unknown)
-    return NodeRecord(snapshot=snapshot, facts=facts)
-
-
-def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """The result of a call if the call ends by a deadline (in monotonic time), otherwise
-    `otherwise`. Reading a file of a hanging device may never end."""
-    return call.result() if call.ended_within(until - time.monotonic()) else otherwise
+    return merged_snapshots((gpu_side, read_os(system), host))
 
 
 def name_of_node() -> str:
     """The node's name in Slurm, otherwise its own name without the domain."""
     return System().environ().get("SLURMD_NODENAME") or platform.node().partition(".")[0]
-
-
-def free_disk_space(system: System) -> dict[str, str]:
-    """The free space of the disks that jobs write to, in GiB."""
-    disks = {"disk.root_free_gib": "/", "disk.tmp_free_gib": "/tmp"}
-    spaces = {name: unless_refused(system.space, path) for name, path in disks.items()}
-    return {name: f"{space.free_bytes / (1 << 30):.0f}" for name, space in spaces.items() if space}
 
 
 COMMANDS = (

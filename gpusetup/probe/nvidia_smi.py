@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
+from gpusetup.model.machine import Reading, Snapshot, visible_gpus
 from gpusetup.readings.smi_csv import output_of
 from gpusetup.readings.smi_topology import is_heading, parse_topology
+from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK, System
 
@@ -35,16 +36,18 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     all_are_hidden = machine.gpus and not visible
     if all_are_hidden or any(gpu.memory_total_bytes for gpu in visible):
         return machine
-    variable = system.environ().get("CUDA_VISIBLE_DEVICES")
     output = asked(system, FIELDS, "csv,noheader", LIMIT_SECONDS)
     # Drivers before 470 do not know `compute_cap` and reject the query.
     listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
-    known = tuple(map(identified, listed[1].gpus or ())) if listed else ()
-    gpus = tuple(visible_by_variable(known, variable))
+    gpus = tuple(map(identified, listed[1].gpus or ())) if listed else ()
+    variable = system.environ().get("CUDA_VISIBLE_DEVICES")
+    if variable is not None:
+        names = [(gpu.nvml_index, gpu.uuid) for gpu in gpus]
+        gpus = tuple(gpus[place] for place in visible_places(variable, names))
     if not gpus:
         return machine
-    names = ", ".join(gpu.name for gpu in gpus)
-    reading = Reading(subject="gpus", source=PROGRAM, value=names)
+    models = ", ".join(gpu.name for gpu in gpus)
+    reading = Reading(subject="gpus", source=PROGRAM, value=models)
     return replace(machine, gpus=gpus, readings=(*machine.readings, reading))
 
 
@@ -77,32 +80,3 @@ def read_topology(system: System, limit: float) -> Snapshot:
         if is_heading(line):
             return parse_topology(lines[place:])
     return Snapshot()
-
-
-def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator[Gpu]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, by index or UUID; all if the variable is
-    None.
-
-    >>> cards = (Gpu(name="A", nvml_index=0, uuid="GPU-1a"), Gpu(name="B", nvml_index=1))
-    >>> [gpu.name for gpu in visible_by_variable(cards, "1")]
-    ['B']
-    >>> [gpu.name for gpu in visible_by_variable(cards, "GPU-1")]
-    ['A']
-    """
-    if variable is None:
-        yield from gpus
-        return
-    for word in filter(None, map(str.strip, variable.split(","))):
-        # No GPU index has nine digits, and Python refuses to convert very long numbers.
-        number = int(word[:9]) if word.isdecimal() else None
-        is_uuid = word.startswith("GPU-")
-        matching = [
-            gpu
-            for gpu in gpus
-            if (number is not None and gpu.nvml_index == number)
-            or (is_uuid and (gpu.uuid or "").startswith(word))
-        ]
-        # CUDA ignores everything after the first word that matches no GPU, such as `-1`.
-        if not matching:
-            return
-        yield matching[0]

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import target_of_version
-from gpusetup.accelerators.amd_devices import amd_device
+from gpusetup.accelerators.amd import amd_name, amd_target, target_of_version
 from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_name
+from gpusetup.accelerators.intel import KERNEL_DRIVERS, name_with_xpu
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, judged_on, maker_of
-from gpusetup.accelerators.other_gpus import has_xpu
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import node_at
@@ -39,7 +37,7 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
     if system.family == "windows":
         return on_windows(of_amd, of_intel)
     # If the AMD device is only a CPU's graphics, an Intel card is the GPU that computes.
-    has_a_card = any(amd_device(device.device_id, device.name) for device in of_amd)
+    has_a_card = any(amd_target(device.device_id, device.name) for device in of_amd)
     if of_intel and not has_a_card and (snapshot := read_intel(system, of_intel)).makers:
         return snapshot
     return read_amd(system, of_amd) if of_amd else Snapshot()
@@ -50,9 +48,9 @@ def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -
     works."""
     gpus = []
     for device in of_amd:
-        known = amd_device(device.device_id, device.name)
-        if name := device.name or (known.name if known else None):
-            gpus.append(Gpu(name=name, maker=AMD.id, target=known.target if known else None))
+        if name := device.name or amd_name(device.device_id):
+            target = amd_target(device.device_id, device.name)
+            gpus.append(Gpu(name=name, maker=AMD.id, target=target))
     maker = AMD if gpus else INTEL
     gpus = gpus or [gpu for gpu in map(intel_gpu, of_intel) if gpu is not None]
     return Snapshot(makers=MakerStack(maker=maker.id, gpus=tuple(gpus)) if gpus else None)
@@ -113,13 +111,12 @@ def topology_targets(system: System) -> dict[str, str]:
 def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
     """An AMD GPU: its target comes from KFD or from its PCI id, its memory from amdgpu."""
     address = device.bus_id or ""
-    known = amd_device(device.device_id, device.name)
-    name = device.name or (known.name if known else f"GPU {device.device_id}")
+    name = device.name or amd_name(device.device_id) or f"GPU {device.device_id}"
     memory = read_or_none(system, f"{FOLDER}/{address}/mem_info_vram_total") or ""
     return Gpu(
         name=name if name.startswith("AMD") else f"AMD {name}",
         maker=AMD.id,
-        target=targets.get(address) or (known.target if known else None),
+        target=targets.get(address) or amd_target(device.device_id, device.name),
         pci_bus_id=address or None,
         memory_total_bytes=int(memory) if memory.strip().isdecimal() else None,
     )
@@ -168,10 +165,8 @@ def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
 
 def intel_gpu(device: PciDevice) -> Gpu | None:
     """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
-    # On Windows, the device has a name to judge by. A device without a name is only accepted if the
-    # table knows its id.
-    name = device.name or intel_name(device.device_id)
-    if name is None or not has_xpu(name):
+    name = name_with_xpu(device.device_id, device.name)
+    if name is None:
         return None
     return Gpu(
         name=name if name.startswith("Intel") else f"Intel {name}",

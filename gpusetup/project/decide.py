@@ -71,38 +71,20 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
 
     Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
     """
+    environment = marker_environment(host.machine)
     chosen: Variant | None = None
-    requests: list[Requested] = []
-    limits: list[Requested] = []
-    later: list[Later] = []
-    # The backends that the files name, each with its place: the first of which a build fits wins.
-    named: list[tuple[str, str]] = []
-    notes: list[str] = []
+    # What counts of each file on this machine.
+    here: list[Ask] = []
     for ask in asks:
-        if keeps_image(ask):
-            others = " ".join(one.name for one in ask.of())
-            raise Unsatisfiable(
-                f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
-                hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
-            )
+        refuse_image(ask)
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
-        here = ask.counting(marker_environment(host.machine), variant.name if variant else None)
-        requests += here.requests
-        limits += here.limits
-        later += here.later
-        # An index for sources only serves the packages that name it.
-        own = [source.index for source in ask.sources]
-        backends = (
-            *((one.backend, one.place) for one in here.later),
-            (ask.backend, f"{ask.path}'s CUDA"),
-            (source_backend(here), ask.path),
-            *((one.backend, one.place) for one in ask.indexes if one.name not in own),
-            # Last, the index that the project names for other systems only.
-            (source_backend(ask), ask.path),
-        )
-        named += [(backend, place) for backend, place in backends if backend]
-        notes += notes_of(ask)
+        here.append(ask.counting(environment, variant.name if variant else None))
+    requests = [one for file in here for one in file.requests]
+    limits = [one for file in here for one in file.limits]
+    later = tuple(one for file in here for one in file.later)
+    notes = [note for ask in asks for note in notes_of(ask)]
+    named = [one for pair in zip(asks, here, strict=True) for one in named_backends(*pair)]
     bounds = bounds_of([*requests, *limits], later, catalog)
     torch = bounds.torch
     if torch:
@@ -126,8 +108,24 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if bounds.place and host.facts.presence != "none":
         backend = bounds.backend or next((backend for backend, _ in named), None)
         refuse_unfit(wish, bounds.place, backend, host, catalog)
-    unique_notes = tuple(dict.fromkeys(notes))
-    return Decision(wish=wish, variant=chosen, later=tuple(later), notes=unique_notes)
+    return Decision(wish=wish, variant=chosen, later=later, notes=tuple(dict.fromkeys(notes)))
+
+
+def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
+    """Yields the backends that a file names, each with its place, the one that counts most first.
+    `here` is what counts of the file on this machine."""
+    # An index for sources only serves the packages that name it.
+    of_sources = [source.index for source in ask.sources]
+    for backend, place in (
+        *((one.backend, one.place) for one in here.later),
+        (ask.backend, f"{ask.path}'s CUDA"),
+        (source_backend(here), ask.path),
+        *((one.backend, one.place) for one in ask.indexes if one.name not in of_sources),
+        # The index that the project names for other systems only.
+        (source_backend(ask), ask.path),
+    ):
+        if backend:
+            yield backend, place
 
 
 def notes_of(ask: Ask) -> Iterator[str]:
@@ -222,12 +220,24 @@ def source_backend(ask: Ask) -> str | None:
     return next(of_torch, None)
 
 
+def backend_of_variant(variant: Variant, ask: Ask, here: Ask, catalog: Catalog) -> str | None:
+    """The backend for which an extra or a group stands, by its source or else by its name; `auto`
+    for the one that fits the GPU, None if it stands for none. `here` is what counts of the file on
+    this machine with this variant."""
+    if any(one.variant == variant.name for one in ask.sources):
+        return source_backend(replace(here, sources=[one for one in here.sources if one.variant]))
+    if variant.name.lower() in OF_THE_GPU:
+        return "auto"
+    label = backend_label(variant.name)
+    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
+    return label if label in known or maker_of(label) else None
+
+
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     """The extra or group with the newest torch that fits this host; None if none chooses a build.
 
     Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host.
     """
-    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
     # With torch among the project's own dependencies, or in an extra that names no CUDA, the
@@ -235,14 +245,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     has_other = bool(ask.family)
     for variant in ask.variants:
         here = ask.counting(marker_environment(host.machine), variant.name)
-        # The extra stands for a backend by its source, or else by its name.
-        label = backend_label(variant.name)
-        backend = label if label in known or maker_of(label) else None
-        if any(one.variant == variant.name for one in ask.sources):
-            own = [one for one in here.sources if one.variant]
-            backend = source_backend(replace(here, sources=own))
-        elif variant.name.lower() in OF_THE_GPU:
-            backend = "auto"
+        backend = backend_of_variant(variant, ask, here, catalog)
         if backend is None:
             has_other = True
             continue
@@ -254,21 +257,23 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
             reasons.append(f"{variant.name}: {first_reason(question)}")
         elif build.cuda or maker_of(backend) or host.facts.presence != "some":
             fitting.append((build, variant))
-    any_build = question_of(Wish(), host, catalog)
     if fitting:
-        rank = preference(any_build)
+        rank = preference(question_of(Wish(), host, catalog))
         return min(fitting, key=lambda pair: rank(pair[0]))[1]
-    if not reasons or has_other:
-        return None
+    if reasons and not has_other:
+        raise _no_variant_fits(reasons, host, catalog)
+    return None
+
+
+def _no_variant_fits(reasons: list[str], host: Host, catalog: Catalog) -> Unsatisfiable:
+    """The error for a project of whose extras none fits, with the extra that would."""
     gpu = host.facts.gpus[0].name if host.facts.gpus else "this machine"
-    best, ways = pick(any_build), [UNCHANGED]
+    best, ways = pick(question_of(Wish(), host, catalog)), [UNCHANGED]
     if best:
         extra = f'{best.backend} = ["torch"]'
         ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
-    raise Unsatisfiable(
-        "\n  ".join((f"None of the project's extras has a torch for {gpu}", *reasons)),
-        hint="\n".join(ways),
-    )
+    lines = (f"None of the project's extras has a torch for {gpu}", *reasons)
+    return Unsatisfiable("\n  ".join(lines), hint="\n".join(ways))
 
 
 # --- when it does not fit -------------------------------------------------------------------------
@@ -284,6 +289,16 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
             if build:
                 return name, build
     return None
+
+
+def refuse_image(ask: Ask) -> None:
+    """Raise Unsatisfiable if a Dockerfile builds on an image whose torch must stay."""
+    if keeps_image(ask):
+        others = " ".join(one.name for one in ask.of())
+        raise Unsatisfiable(
+            f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
+            hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
+        )
 
 
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:

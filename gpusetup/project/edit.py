@@ -17,11 +17,10 @@ from gpusetup.catalog.companions import default_backend
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.host import Host
 from gpusetup.choose.installed import marker_environment
-from gpusetup.choose.wish import backend_label
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.project.ask import Ask, NamedIndex, Variant, named_family
-from gpusetup.project.decide import OF_THE_GPU
+from gpusetup.project.decide import backend_of_variant
 
 SYSTEMS = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}
 """The marker of each system for which torch's own index has builds for GPUs."""
@@ -46,7 +45,7 @@ def edit_for(
     - this build's index: only the sources that members of torch's family lack, or nothing;
     - the index of another build: the table in its place;
     - sources of other extras: those of the chosen one beside them;
-    - none of these: an index, and a source for each member.
+    - none of these, or only for other systems: an index, and a source for each member.
     """
     extra = variant.name if variant else None
     family = named_family(one.name for one in ask.of(extra))
@@ -55,44 +54,27 @@ def edit_for(
         return _edit_of_poetry(ask, family, build, url)
     here = ask.counting(marker_environment(host.machine), extra)
     sources = {one.package: one.index for one in here.sources}
-    # Sources that leave this machine out by their marker, such as those for Linux only. Their lines
-    # are written again, with the marker of all systems that have the build.
-    elsewhere = {
-        one.package: one.index
-        for one in ask.sources
-        if one.variant in (None, extra) and one.package not in sources
-    }
-    marker = marker_of(build, catalog)
-    wider = [
-        f'{member} = [{{ index = "{elsewhere[member]}", marker = "{marker}" }}]'
-        for member in family
-        if member in elsewhere
-    ]
-    own = _index_of_torch(ask, sources.get("torch") or elsewhere.get("torch"))
+    own = _index_of_torch(ask, sources.get("torch"))
     sync = ("uv", "sync", *(variant.words if variant else ()))
-    join = f"{ask.path} has `{SOURCES}` already: {JOIN}"
     if own and own.backend == build.backend:
         # Without sources, the index serves every member already. A companion from the default
         # index goes with this torch if that index has the same backend.
         usual = default_backend(catalog, build.torch, build.os, build.machine)
-        if ask.sources and usual != build.backend:
-            missing = [one for one in family if one not in sources and one not in elsewhere]
-            wider += [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
-        if wider:
-            return Edit(lines=(SOURCES, *wider), steps=(sync,), notes=(join,))
-        note = f"{ask.path} names {build.backend} already: no edit"
-        return Edit(steps=(sync,), notes=(note,))
+        missing = [one for one in family if ask.sources and one not in sources]
+        if usual == build.backend or not missing:
+            note = f"{ask.path} names {build.backend} already: no edit"
+            return Edit(steps=(sync,), notes=(note,))
+        rows = (f'{member} = [{{ index = "{own.name}" }}]' for member in missing)
+        note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
+        return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
         lines = ["[[tool.uv.index]]", f'url = "{url}"']
         # No source can name an index without a name, so that one stays open to every package.
         if own.name:
             lines = [lines[0], f'name = "{own.name}"', lines[1], "explicit = true"]
-        notes = [f"{ask.path} has the index {label} already: replace its table with this one"]
-        if wider:
-            lines += ["", SOURCES, *wider]
-            notes.append(join)
-        return Edit(lines=tuple(lines), steps=(sync,), notes=tuple(notes))
+        note = f"{ask.path} has the index {label} already: replace its table with this one"
+        return Edit(lines=tuple(lines), steps=(sync,), notes=(note,))
     if variant and ask.sources:
         return edit_of_variants({variant: build.backend}, ask, family, root, variant)
     added = tuple(project_lines(family, url, build, catalog))
@@ -182,41 +164,29 @@ def backends_of_variants(
     """
     if ask.is_poetry or any(source.package == "torch" for source in ask.sources):
         return {}
-    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     backends = {}
     for variant in ask.variants:
-        is_of_gpu = build is not None and variant.name.lower() in OF_THE_GPU
-        backend = build.backend if build and is_of_gpu else backend_label(variant.name)
-        if backend in known:
+        backend = backend_of_variant(variant, ask, ask, catalog)
+        if backend == "auto":
+            backend = build.backend if build else None
+        # An index of AMD's or Intel's serves all packages, so it cannot be that of one extra.
+        if backend and maker_of(backend) not in NEEDS_ITS_INDEX:
             backends[variant] = backend
     return backends
 
 
 def edit_of_variants(
-    backends: Mapping[Variant, str], ask: Ask, family: Sequence[str],
-    root: str, chosen: Variant, pinned: TorchBuild | None = None,
-) -> Edit:  # fmt: skip
+    backends: Mapping[Variant, str],
+    ask: Ask,
+    family: Sequence[str],
+    root: str,
+    chosen: Variant,
+    pinned: TorchBuild | None = None,
+) -> Edit:
     """The edit that gives each of these extras and groups its index, and forbids installing two of
     them together. They keep their requirements, unless the user names a torch, whose release is
     then `pinned` in each. `chosen` is the one for this machine."""
-    lines = []
-    if len(backends) > 1:
-        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in backends)
-        lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
-    for backend in dict.fromkeys(backends.values()):
-        lines += [*index_lines(index_name(backend), index_url(backend, root), backend), ""]
-    lines.append(SOURCES)
-    for member in named_family([*family, *(name for one in backends for name in one.family)]):
-        lines.append(f"{member} = [")
-        for variant, backend in backends.items():
-            if member in (*family, *variant.family):
-                # A Mac takes torch from the default index, because the others lack it.
-                where = " or ".join(SYSTEMS.values())
-                lines.append(
-                    f'    {{ index = "{index_name(backend)}", {variant.kind} = "{variant.name}", '
-                    f'marker = "{where}" }},'
-                )
-        lines.append("]")
+    lines = _lines_of_variants(backends, family, root)
     notes = [*notes_on_tables(ask, lines)]
     if ask.family:
         notes.append(
@@ -230,14 +200,39 @@ def edit_of_variants(
     options = " or ".join(" ".join(variant.words) for variant in backends)
     notes.append(f"`uv sync` installs one of them: {options}")
     steps = []
-    if pinned:
-        for variant in backends:
-            option = "--optional" if variant.kind == "extra" else "--group"
-            versions = pinned.family(variant.family)
-            exact = (f"{name}=={version}" for name, version in versions.items())
-            steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
+    for variant in backends if pinned else ():
+        option = "--optional" if variant.kind == "extra" else "--group"
+        versions = pinned.family(variant.family) if pinned else {}
+        exact = (f"{name}=={version}" for name, version in versions.items())
+        steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
     steps.append(("uv", "sync", *chosen.words))
     return Edit(lines=tuple(lines), steps=tuple(steps), notes=tuple(notes))
+
+
+def _lines_of_variants(
+    backends: Mapping[Variant, str], family: Iterable[str], root: str
+) -> list[str]:
+    """The TOML tables for extras and groups: that they conflict, an index for each backend, and
+    for each package of torch's family one source for each variant."""
+    lines = []
+    if len(backends) > 1:
+        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in backends)
+        lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
+    for backend in dict.fromkeys(backends.values()):
+        lines += [*index_lines(index_name(backend), index_url(backend, root), backend), ""]
+    # A Mac takes torch from the default index, because the others lack it.
+    marker = " or ".join(SYSTEMS.values())
+    lines.append(SOURCES)
+    for member in named_family([*family, *(name for one in backends for name in one.family)]):
+        lines.append(f"{member} = [")
+        lines += (
+            f'    {{ index = "{index_name(backend)}", {variant.kind} = "{variant.name}", '
+            f'marker = "{marker}" }},'
+            for variant, backend in backends.items()
+            if member in (*family, *variant.family)
+        )
+        lines.append("]")
+    return lines
 
 
 def index_name(backend: str) -> str:

@@ -24,7 +24,6 @@ from gpusetup.readings.nvidia_smi import (
     integer,
     memory,
     number,
-    rate_in,
     recovery_action,
     throttle_mask,
 )
@@ -100,11 +99,6 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
         ("clocks_throttle_reasons.active", "clocks_event_reasons.active"),
         ("throttle_reasons", throttle_mask),
     ),
-    # The columns of `gpusetup monitor --csv` that nvidia-smi does not have.
-    "throttle reasons": ("throttle_reasons", lambda text: tuple(text.split())),
-    "pcie.rx": ("pcie_rx_bytes_per_second", rate_in(1e6)),
-    "pcie.tx": ("pcie_tx_bytes_per_second", rate_in(1e6)),
-    "pcie.limit": ("pcie_limit_bytes_per_second", rate_in(1e6)),
 }
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells. If a field has several columns, the first one with a value counts."""

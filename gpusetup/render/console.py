@@ -78,14 +78,11 @@ Document = TypeVar("Document")
 class Console:
     """The output streams of one run: results go to stdout, messages and errors to stderr."""
 
-    def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
+    def __init__(self, *, json: bool = False, color: bool = True) -> None:
         self.json = json
         self.color = color
-        self.verbose = verbose
+        self.verbose = False
         self.output: str | None = None
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="nearest")
 
     def answer(self, document: Document, text: str | Callable[[Document], str] = "") -> None:
         """Write a result to stdout: with `--json`, or without a text, the JSON document, otherwise
@@ -167,4 +164,9 @@ def _nearest(problem: UnicodeError) -> tuple[str, int]:
     return "".join(ASCII.get(char, "?") for char in lacking), problem.end
 
 
-codecs.register_error("nearest", _nearest)
+def print_in_any_encoding() -> None:
+    """Make the standard streams replace characters that their encoding lacks."""
+    codecs.register_error("nearest", _nearest)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="nearest")

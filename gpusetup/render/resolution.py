@@ -53,12 +53,6 @@ def resolution_text(
         lines += [marked(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
     lines += _chosen(answer, snapshot)
 
-    held_back = []
-    for package in answer.held_back:
-        text = f"  {package.package} {package.at}: {package.by}"
-        held_back.append(ScreenLine(text, hang=4))
-    lines += section("Not newer, because", held_back)
-
     if answer.torch:
         steps = answer.commands.get(installer, ())
         makes_environment = any(words[:2] == ("conda", "create") for words in steps)
@@ -163,23 +157,19 @@ def _advice(advice: Advice) -> str:
     return f"{change} to get {advice.gives}"
 
 
-NO_QUESTION = ("is not the ", "fits, but ")
-"""Rejections whose reason begins with these words are not shown, because users do not ask about
-them."""
 OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that explain why the newest torch, or another CUDA build of the chosen torch,
     was not chosen."""
-    candidates = [one for one in answer.rejections if not one.reason.startswith(NO_QUESTION)]
     chosen = parsed(answer.torch or "0")
-    newest = max((chosen, *(parsed(one.torch) for one in candidates)))
+    newest = max((chosen, *(parsed(one.torch) for one in answer.rejections)))
     # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
     # chosen.
     return tuple(
         one
-        for one in candidates
+        for one in answer.rejections
         if parsed(one.torch) in (newest, chosen) and (cuda_of(one.backend) or not answer.torch)
     )
 

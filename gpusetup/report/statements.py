@@ -147,10 +147,6 @@ STATEMENTS = (
     ),
     # Whose machine it is.
     Statement(
-        kind="no-root-rights",
-        words=r"\b(?:no|without|not have) (?:root|sudo|admin)(?: rights| access| privileges| permissions)?\b|\bonly a (?:plain |normal )?user\b|没有 ?(?:root|sudo|管理员) ?权限|root ?権限がない|(?:root|관리자) 권한이 없|kein(?:e)? (?:root|sudo|Admin)\w*|pas (?:root|d'accès root)|sin (?:permisos de )?root|sem (?:root|permissão de root)|нет (?:прав )?(?:root|администратора)",
-    ),
-    Statement(
         kind="cloud-machine",
         words=r"\b(?:Azure|AWS|EC2|GCP|Google Cloud|Alibaba Cloud|OVH(?:cloud)?|Hetzner|Oracle Cloud|DigitalOcean|Vultr|Linode|Scaleway|Lambda Cloud)\b|\bStandard_N[CDV]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b",
     ),

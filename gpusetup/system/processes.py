@@ -61,12 +61,8 @@ def run(
     environment: Mapping[str, str] | None = None,
     cwd: str | None = None,
     stdin: str | None = None,
-    gently_seconds: float = 0.0,
 ) -> Output:
     """Run a program to its end, or kill its whole group after `timeout` seconds.
-
-    `gently_seconds` is the time that the child may take to clean up after we received a Ctrl-C,
-    before it is killed.
 
     Never raises because of what the program does: if the program is missing or hangs, the `Output`
     has a `problem`. `environment` replaces the whole environment.
@@ -93,13 +89,7 @@ def run(
             pending_input = None if stdin is None else stdin.encode()
             trouble = _wait(child, pending_input, timeout, (out, err))
         except BaseException:
-            try:
-                if gently_seconds:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        interrupt(child)
-                        child.communicate(timeout=gently_seconds)
-            finally:
-                kill_group(child)
+            kill_group(child)
             raise
         finally:
             RUNNING.discard(child)

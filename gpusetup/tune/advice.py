@@ -19,7 +19,6 @@ from gpusetup.configs.settings import (
     switch_value,
     unquoted,
     whole_number,
-    words_of,
 )
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.units import GIB, MIB
@@ -29,11 +28,9 @@ from gpusetup.tune.case import (
     ConfigCase,
     Suggestion,
     label,
-    names_batch_norm,
     trainer_in,
 )
 from gpusetup.tune.presets import PRESETS, Preset
-from gpusetup.tune.verdict import verdict_on
 
 NOMINAL_SHARE = 0.92
 """A card counts as having its nominal memory if it reports at least this share of it.
@@ -54,9 +51,8 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
 
 # --- the kind of training -------------------------------------------------------------------------
 
-Training = Literal["recommender", "images", "sequences", "language", "unknown", "other"]
-"""The kinds of training for which the guides' advice differs. `unknown` means that the config does
-not show its model; `other` is a model for which the guides have no advice."""
+Training = Literal["recommender", "images", "sequences", "language"]
+"""The kinds of training for which the guides have advice."""
 
 SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
 """Matches values that name a recurrent model or a custom transformer: `BiLSTM`, `tiny_gru`."""
@@ -68,12 +64,6 @@ MODEL_KIND_KEYS = frozenset((
     "rnn_type", "cell_type", "cell", "encoder",
 ))  # fmt: skip
 """Keys whose value may name a kind of model."""
-MODEL_WORDS = frozenset((
-    "model", "network", "net", "arch", "architecture", "backbone", "policy", "generator",
-    "discriminator", "encoder", "decoder", "unet", "vae", "head",
-))  # fmt: skip
-"""Words in keys about a model. A config with such a key describes its model, so its kind is `other`
-and not `unknown`."""
 VISION_KEYS = frozenset((
     "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
     "size_divisor", "num_classes",
@@ -92,8 +82,9 @@ width of 1,024 or with 12 layers (like the smallest BERT and GPT-2) is a languag
 for which the guide has no sizes."""
 
 
-def training_of(case: ConfigCase) -> Training:
-    """The kind of model that the config trains, judged by its keys."""
+def training_of(case: ConfigCase) -> Training | None:
+    """The kind of model that the config trains, judged by its keys; None if the keys do not show
+    it, or if the guides have no advice for it."""
     settings = case.config.settings
     names = names_in(settings)
     is_of_language_trainer = trainer_of(case.config) is not None
@@ -111,22 +102,12 @@ def training_of(case: ConfigCase) -> Training:
         return "images"
     if "model_name_or_path" in names or _largest(case, "length") > LONGEST_SMALL_SEQUENCE:
         return "language"
-    names_other_model = (
-        is_of_language_trainer
-        or case.with_role("rollout-batch")
-        or trainer_in(case.config) is not None
-        or not VISION_KEYS.isdisjoint(names)
-        # Models with BatchNorm usually process images or audio.
-        or any(map(names_batch_norm, settings))
+    is_another = trainer_in(case.config) is not None or not VISION_KEYS.isdisjoint(names)
+    is_small = (
+        0 < _largest(case, "hidden") <= LARGEST_SMALL_WIDTH
+        and 0 < _largest(case, "layers") <= LARGEST_SMALL_DEPTH
     )
-    if names_other_model:
-        return "other"
-    if case.with_role("hidden") and case.with_role("layers"):
-        is_wide = _largest(case, "hidden") > LARGEST_SMALL_WIDTH
-        is_deep = _largest(case, "layers") > LARGEST_SMALL_DEPTH
-        return "other" if is_wide or is_deep else "sequences"
-    describes_model = any(not MODEL_WORDS.isdisjoint(words_of(name)) for name in names)
-    return "other" if describes_model else "unknown"
+    return "sequences" if is_small and not is_another else None
 
 
 def _largest(case: ConfigCase, role: str) -> int:
@@ -209,11 +190,12 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
     elif training == "language" and not has_memory(memory, SMALL_CARD_GB):
         least, most, guide = 8, 16, "set-up guide"
         where = "For language models on cards with 4 GB,"
-    elif training in ("sequences", "unknown"):
+    elif training == "sequences":
         _, least, most, cards = next(row for row in SEQUENCE_ROWS if has_memory(memory, row[0]))
-        doubt = "" if training == "sequences" else " (if yours is one)"
-        guide = "acceleration guide"
-        where = f"For small recurrent models and transformers{doubt} on {cards},"
+        guide, where = (
+            "acceleration guide",
+            f"For small recurrent models and transformers on {cards},",
+        )
     else:
         return None
     sizes = str(most)
@@ -249,27 +231,18 @@ IMAGE_SIZES = {
     "patch": "patch_size",
     "perceptual": "use_perceptual",
 }
-SEQUENCE_SIZES = {"hidden": "hidden_size", "layers": "num_layers", "dropout": "dropout"}
-"""Role of a key -> the guide's name for it."""
+"""Role of a key -> the optimisation guide's name for it."""
 
 
 def network_size(case: ConfigCase) -> Iterator[Suggestion]:
-    """Compare the config's network sizes with those that the guide advises for this card."""
-    memory, training = case.facts.memory_bytes, training_of(case)
-    if not memory or training not in ("images", "sequences"):
+    """Compare the sizes of an image network with those that the guide advises for this card."""
+    memory = case.facts.memory_bytes
+    if not memory or training_of(case) != "images":
         return
-    if training == "images":
-        preset, sizes = image_preset(memory), IMAGE_SIZES
-        cards = card_beside(preset, case.facts.gpu, memory)
-    else:
-        # The guide's "8 to 12 GB" and "8 GB or less" both include 8 GB, so the smaller one counts.
-        name = "saving"
-        if has_memory(memory, 10):
-            name = "top" if has_memory(memory, 12) else "balanced"
-        preset, sizes = PRESETS[name], SEQUENCE_SIZES
-        cards = preset.card
+    preset = image_preset(memory)
+    cards = card_beside(preset, case.facts.gpu, memory)
     comparisons = []
-    for role, guide_key in sizes.items():
+    for role, guide_key in IMAGE_SIZES.items():
         for setting in plain_values(case, role):
             current = unquoted(setting.text)[:LONGEST_SHOWN]
             # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
@@ -295,11 +268,6 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
     memory = case.facts.memory_bytes
     if not memory or has_memory(memory, SMALL_CARD_GB):
         return
-    next_step = ""
-    # The command answers only where plan knows the model.
-    if not isinstance(verdict_on(case, 1, steps=1), str):
-        command = f"gpusetup plan --from-config {case.file} --context {MOST_LENGTH}"
-        next_step = f"; `{command}` says what it saves"
     for setting in plain_values(case, "length"):
         length = whole_number(setting)
         if length is not None and length > MOST_LENGTH:
@@ -307,7 +275,6 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
                 f"{label(setting)} is {length}: on a card with 4 GB the set-up guide advises "
                 f"sequences of {LEAST_LENGTH} to {MOST_LENGTH} tokens. A shorter length cuts "
                 "texts, which is another experiment, so gpusetup never writes it"
-                f"{next_step}"
             )
 
 

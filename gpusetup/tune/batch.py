@@ -19,6 +19,7 @@ from gpusetup.configs.settings import (
     switch_value,
     unquoted,
     whole_number,
+    words_of,
 )
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
@@ -26,7 +27,6 @@ from gpusetup.tune.case import (
     LONGEST_VALUE,
     MEASURED,
     ConfigCase,
-    DoesNotFit,
     Proposed,
     Suggestion,
     add_key,
@@ -35,7 +35,7 @@ from gpusetup.tune.case import (
     names_batch_norm,
     trainer_in,
 )
-from gpusetup.tune.verdict import BY_PLAN, how_to_fit, verdict_on
+from gpusetup.tune.verdict import BY_PLAN, verdict_on
 
 SAMPLE_UNITS = frozenset(("sample", "samples", "sents", "sentence", "static"))
 """Values of `batch_type` with which the batch size counts samples; with any other value it counts
@@ -63,22 +63,28 @@ class Split(Frozen):
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     """For each batch setting, suggest a better split of the same effective batch, or explain why
-    the setting is kept."""
+    the setting is kept, with the guides' batch for this card."""
     units = [unquoted(setting.text).lower() for setting in case.with_name("batch_type")]
+    # Several batch settings belong to several loaders or stages; the guide is mentioned once.
+    guide = guide_batch(case)
     for setting, key in case.keyed:
         if key.role != "batch":
             continue
         size = whole_number(setting)
         # A batch in other units, such as tokens, says nothing about samples.
-        if SAMPLE_UNITS.issuperset(units) and size is not None and size >= 1:
-            split = _split_of(case, setting, size)
-            suggestions = list(_better_split(case, split)) if key.written else []
-            yield from suggestions or _why_unchanged(case, split)
-            # The multi-GPU guide's batch is mentioned even if plan is certain of the config's, but
-            # a measurement on this machine counts more.
-            guide = guide_batch(case)
-            if guide and guide.of_all_gpus and not case.measured.batch_size:
-                yield _beside_guide(case, split, guide)
+        if not SAMPLE_UNITS.issuperset(units) or size is None or size < 1:
+            continue
+        split = _split_of(case, setting, size)
+        suggestions = list(_better_split(case, split)) if key.written else []
+        yield from suggestions or _why_kept(case, split)
+        # A measurement on this machine, and a batch that another file sets, count more than the
+        # guide; so does plan where it is certain, except about the batch of all GPUs together.
+        verdict = verdict_on(case, size)
+        is_sure = not isinstance(verdict, str) and verdict.verdict == "clear"
+        is_decided = case.measured.batch_size or case.fixed_by
+        if guide and not is_decided and (guide.of_all_gpus or not is_sure):
+            yield _beside_guide(case, split, guide)
+            guide = None
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
@@ -156,26 +162,10 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     for size in divisors(effective, effective):
         verdict = verdict_on(case, size, effective // size)
         # A verdict is only clear if about a fifth of the card's memory stays free.
-        if isinstance(verdict, str) or verdict.verdict != "clear":
-            continue
-        if size != split.size:
-            yield from _change_split(case, split, size, f"{BY_PLAN}, clear on this card")
-            guide = guide_batch(case)
-            if guide and not guide.of_all_gpus and size < guide.least <= effective:
-                yield f"{guide.text}, so more than {size} may run. {guide.measure}"
-        return
-    # If plan knows a reason why the batch may still fit, it is not called impossible.
-    if current.may_fit_because:
-        return
-    advice = f"`{measuring(case)}` measures it"
-    smallest, card = verdict_on(case, 1, effective), case.facts.card
-    # If a batch of 1 fits, but without the safety margin, only a measurement can tell.
-    if card and not isinstance(smallest, str) and smallest.total_gib > smallest.capacity_gib:
-        ways = how_to_fit(case.config, card, effective)
-        advice = f"Even 1 takes {smallest.total_gib:.1f} GiB. {ways}"
-    name = dotted(split.setting.path)
-    why = f"{name}: {current.reason}, and no smaller batch is sure to fit. {advice}"
-    yield DoesNotFit(why=why)
+        if not isinstance(verdict, str) and verdict.verdict == "clear":
+            if size != split.size:
+                yield from _change_split(case, split, size, f"{BY_PLAN}, clear on this card")
+            return
 
 
 def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> list[Suggestion]:
@@ -210,30 +200,29 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
 # --- a batch size that is kept --------------------------------------------------------------------
 
 
-def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
-    """Explain why a batch size is kept, with the guides' value for this card unless plan is certain
-    that the batch fits."""
+def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
+    """Explain why a batch size is kept."""
     if not case.facts.gpus:
         return
-    stays = f"{dotted(split.setting.path)} stays {split.size}"
-    if case.measured.batch_size:
-        yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
-        return
     verdict = verdict_on(case, split.size)
-    # plan's figure is left out if it leaves something uncounted, because it is then too high.
-    doubt = verdict if isinstance(verdict, str) else verdict.may_fit_because
-    reason = f"{BY_PLAN} cannot judge this config: {doubt}"
-    is_sure = False
-    if not isinstance(verdict, str) and not doubt:
-        reason, is_sure = verdict.reason, verdict.verdict == "clear"
-    # Several batch settings belong to several loaders or stages; the guide is mentioned once.
-    guide = guide_batch(case) if split.setting is case.with_role("batch")[0] else None
-    if is_sure or case.fixed_by or guide:
-        yield f"{stays}: {case.fixed_by or reason}"
+    if case.measured.batch_size:
+        reason = f"{case.measured.batch_size} ran ({MEASURED})"
+    elif case.fixed_by:
+        reason = case.fixed_by
+    elif isinstance(verdict, str) or verdict.may_fit_because:
+        # plan's figure is left out if it leaves something uncounted, because it is then too high.
+        doubt = verdict if isinstance(verdict, str) else verdict.may_fit_because
+        reason = f"{BY_PLAN} cannot judge this config: {doubt}; `{measuring(case)}` measures it"
     else:
-        yield f"{stays}: {reason}; `{measuring(case)}` measures it"
-    if guide and not (is_sure or case.fixed_by or guide.of_all_gpus):
-        yield _beside_guide(case, split, guide)
+        reason = (
+            f"by `gpusetup plan` a batch of {split.size} needs {verdict.total_gib:.1f} of "
+            f"{verdict.capacity_gib:.1f} GiB"
+        )
+        if verdict.verdict == "too much":
+            reason += ", and no smaller batch is sure to fit"
+        if verdict.verdict != "clear":
+            reason += f"; `{measuring(case)}` measures it"
+    yield f"{dotted(split.setting.path)} stays {split.size}: {reason}"
 
 
 def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
@@ -263,21 +252,16 @@ def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
 
 # --- what else depends on the micro-batch ---------------------------------------------------------
 
-STEP_COUNTS = re.compile(
-    r"(?ix) (?:max|min|num|total|train|warmup|decay|save|saving|eval|val|validation|checkpoint\w*"
-    r"|ckpt|lr|limit|per|every|n|test|scheduler|cooldown|stable)s?_?(?:\w*_)?(?:steps?|iters?"
-    r"|iterations?|batches|updates?)(?:_per_epoch|_ratio)?$"
-    r"| ^(?:steps?|iters?|iterations?|steps_per_epoch|num_steps|T_max|step_size|milestones"
-    r"|val_check_interval|val_interval|(?:eval|save|checkpoint)_(?:interval|every|freq)"
-    r"|overfit_batches)$"
-    r"| ^(?:eval|save)_every\w*$"
-)
-"""Matches names of settings that are counted in some kind of steps."""
-OTHER_COUNTS = re.compile(
-    r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs"
-    r"|^limit_(?:val|test|predict)|sanity"
-)
-"""Matches names that look similar but count something else."""
+STEP_WORDS = frozenset((
+    "step", "steps", "iter", "iters", "iteration", "iterations", "batches", "updates", "interval",
+    "milestones",
+))  # fmt: skip
+"""Words in names of settings that are counted in some kind of steps."""
+OTHER_WORDS = frozenset((
+    "log", "logging", "print", "grad", "gradient", "gradients", "accum", "accumulate",
+    "accumulation", "micro", "ratio", "epochs", "sanity",
+))  # fmt: skip
+"""Words in names that look similar but count something else."""
 CONTRASTIVE = re.compile(
     r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
     r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
@@ -339,8 +323,8 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
 
 def _counts_steps(setting: Setting) -> bool:
     """Whether a setting counts steps; values of 0 or below, ratios and epochs do not."""
-    name = name_of(setting.path)
-    if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
+    words = words_of(name_of(setting.path))
+    if words.isdisjoint(STEP_WORDS) or not words.isdisjoint(OTHER_WORDS):
         return False
     # Evaluation has a separate loader, so its steps do not depend on this batch.
     if any(is_other_phase(word) for word in setting.path[:-1] if isinstance(word, str)):

@@ -112,13 +112,7 @@ class Proposed(Frozen):
     edit: Edit
 
 
-class DoesNotFit(Frozen):
-    """The run does not fit on this card, so no change is proposed."""
-
-    why: str
-
-
-Suggestion = Proposed | DoesNotFit | str
+Suggestion = Proposed | str
 """What a rule yields; a text is advice that is only printed."""
 
 
@@ -222,20 +216,15 @@ BATCH_NORM = re.compile(
     r"|(?:\w*_)?conformer|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
 )
 """Matches values that name BatchNorm or a model that contains it."""
-BATCH_NORM_KEYS = (
-    "norm", "norm_layer", "norm_type", "normalization", "type", "model", "arch", "backbone",
-    "model_name", "name", "encoder_name", "encoder", "cnn_module_norm", "conv_norm_type",
-)  # fmt: skip
-BATCH_NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
+BATCH_NORM_SWITCH = re.compile(r"(?i)(?:use_?)?(?:batch_?norm|bn)")
 
 
 def names_batch_norm(setting: Setting) -> bool:
     """Whether a setting switches on BatchNorm, or names a model that contains it."""
-    name = name_of(setting.path).lower()
-    if setting.kind != "scalar" or name not in (*BATCH_NORM_KEYS, *BATCH_NORM_SWITCHES):
+    if setting.kind != "scalar":
         return False
-    if name in BATCH_NORM_SWITCHES:
-        return switch_value(setting) is True
+    if BATCH_NORM_SWITCH.fullmatch(name_of(setting.path)) and switch_value(setting):
+        return True
     text = unquoted(setting.text)[:LONGEST_VALUE]
     # The model's name may be the last part (`torchvision.models.resnet50`) or the first
     # (`yolo11n.pt`).

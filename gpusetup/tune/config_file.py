@@ -54,16 +54,14 @@ def write_bytes(path: str, raw: bytes) -> None:
 def with_proposal(
     answer: TuneAnswer, config: Config, proposal: Proposal, *, source: str, target: str | None
 ) -> TuneAnswer:
-    """The answer with the proposed changes of the config at `source`. They are first written to
-    `target`, if there is one; if that is the same file, a copy of the old one is kept."""
+    """The answer with the proposed changes of the config at `source`, which are written to `target`
+    if there is one."""
     tuned = edited(config, proposal.edits)
     written = None
     if target and named_file.is_there(target) and Path(target).samefile(source):
-        if config.raw != tuned.raw:
-            write_keeping_previous(source, tuned.raw)
-            written = source
-    elif target:
-        write_bytes(target, tuned.raw)
+        target = source if config.raw != tuned.raw else None
+    if target:
+        write_keeping_previous(target, tuned.raw)
         written = target
     return replace(
         answer,

@@ -44,43 +44,26 @@ OPTIONS = (
 
 
 def search_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The search options in a dict of them, or those that a training config's mixed precision and
-    compile settings mean; other keys are ignored.
+    """The search options in a dict of them, or those that a training config's switches for mixed
+    precision and compiling mean; other keys are ignored.
 
-    >>> search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
+    >>> search_config({"batch_size": 16, "use_mixed_precision": True, "loss": "l1"})
     {'amp': True}
     """
     options: dict[str, Any] = {}
-    for path, value in _leaves(config):
-        key = key_of(path)
+    for name, value in config.items():
+        key = key_of((str(name),))
         role = key.role if key else None
-        if len(path) == 1 and path[0] in OPTIONS and _is_option(path[0], value):
-            options[path[0]] = value
+        # A training config may use an option's name for something else (`loss: l1`).
+        is_text = isinstance(value, str) and name in ("loss", "optimizer", "say")
+        if name in OPTIONS and value is not None and value is not False and not is_text:
+            options[name] = value
         elif role in ("amp", "bf16", "fp16") and value is True:
             # The search option `amp` takes precedence over the config's switches.
             options.setdefault("amp", True if role == "amp" else role)
         elif role == "compile" and value is True:
             options.setdefault("compile", True)
     return options
-
-
-def _is_option(name: str, value: object) -> bool:
-    """Whether a value is meant for the search: a training config may use the option's name for
-    something else (`loss: l1`)."""
-    if name in ("loss", "optimizer", "say"):
-        return callable(value)
-    if name == "amp":
-        return value is True or (isinstance(value, str) and value in ("bf16", "fp16"))
-    return value is not None
-
-
-def _leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """The path and value of each setting in nested dicts."""
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*path, str(name)))
-        else:
-            yield (*path, str(name)), value
 
 
 class BatchSizeOptimizer:

@@ -31,7 +31,6 @@ from gpusetup.tune.case import (
     LONGEST_SHOWN,
     MEASURED,
     ConfigCase,
-    DoesNotFit,
     Facts,
     Measured,
     Proposal,
@@ -197,29 +196,16 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Iterator[Suggestion]:
-    """Set the config's own switches for mixed precision to the type `kind` (bf16 or fp16)."""
+    """Set the config's own switches for mixed precision to the type `kind` (bf16 or fp16). Only one
+    switch is set, because a second one would conflict with it."""
     is_on = any(map(switch_value, case.with_role("amp", "bf16", "fp16")))
+    half = _half_setting(case)
     for setting, key in case.keyed:
         role, text = key.role, unquoted(setting.text).lower()
         if role not in AMP_ROLES:
             continue
-        is_off = switch_value(setting) is False
         asks_for_bf16 = text.startswith("bf16") or (role == "bf16" and switch_value(setting))
-        # Only one of the two types is switched on, because a second switch would conflict.
-        if is_off and (role == "amp" or (role == kind and not is_on)):
-            # accelerate's and diffusers' `mixed_precision` takes the type's name, which may also
-            # stand in quotes; other switches take `true`.
-            trainer = trainer_in(case.config)
-            takes_type = name_of(setting.path) == "mixed_precision" and (
-                unquoted(setting.text) != setting.text
-                or (trainer is not None and trainer.name in ("accelerate", "diffusers"))
-            )
-            value = kind if takes_type else "true"
-            yield from change_value(case, setting, value, reason, source)
-            is_on = True
-        elif is_off and role not in ("amp", kind) and not is_on:
-            yield from _other_half(case, setting, kind, reason, source)
-        elif role == "precision" and text in FULL_PRECISION:
+        if role == "precision" and text in FULL_PRECISION:
             # Lightning: `16-mixed`, `bf16-mixed`.
             value = f"{kind.removeprefix('fp')}-mixed"
             yield from change_value(case, setting, value, reason, source)
@@ -229,34 +215,46 @@ def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Ite
                 "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
                 "differ"
             )
+        if is_on or switch_value(setting) is not False:
+            continue
+        if role in ("amp", kind):
+            is_on = True
+            value = kind if _takes_type(case, setting) else "true"
+            yield from change_value(case, setting, value, reason, source)
+        elif not case.with_role("amp", kind):
+            # A switch for the other type: `fp16: false` on a GPU that bf16 suits better.
+            is_on = True
+            if half is not None:
+                value = unquoted(half.text)[:LONGEST_SHOWN]
+                yield f"{label(setting)} stays off, because {label(half)} is {value}"
+            elif added := add_key(case, kind, "true", reason):
+                yield from added
+            else:
+                yield (
+                    f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in "
+                    f"{kind} saves 1 to 49 % of the memory. Not written, because the config has no "
+                    f"key for {kind}"
+                )
 
 
-def _other_half(
-    case: ConfigCase, setting: Setting, kind: str, reason: str, source: str
-) -> Iterator[Suggestion]:
-    """Suggest what to do about a switch for the other 16-bit type, such as `fp16: false` on a GPU
-    that bf16 suits better."""
-    if case.with_role(kind, "amp"):
-        return  # the config has a better switch, which is on or will be changed
+def _takes_type(case: ConfigCase, setting: Setting) -> bool:
+    """Whether a switch for mixed precision takes a type's name (`mixed_precision: bf16`, also in
+    quotes), as in accelerate and diffusers, and not `true`."""
+    trainer = trainer_in(case.config)
+    is_of_accelerate = trainer is not None and trainer.name in ("accelerate", "diffusers")
+    is_quoted = unquoted(setting.text) != setting.text
+    return name_of(setting.path) == "mixed_precision" and (is_quoted or is_of_accelerate)
+
+
+def _half_setting(case: ConfigCase) -> Setting | None:
+    """A setting by which the training computes in 16 bits without mixed precision, by its value
+    (`torch_dtype: bfloat16`) or its name (`pure_bf16: true`); None if there is none."""
     for half in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
-        # The type is named either by the value (`torch_dtype: bfloat16`) or by a switch's name
-        # (`pure_bf16`).
         is_on = switch_value(half)
-        value = unquoted(half.text)[:LONGEST_SHOWN]
-        if is_on is not False and HALF_PRECISION.search(name_of(half.path) if is_on else value):
-            yield f"{label(setting)} stays off, because {label(half)} is {value}"
-            return
-    added = add_key(case, kind, "true", reason)
-    if added:
-        yield from added
-    elif kind == "bf16" and name_of(setting.path) == "fp16":
-        reason += "; the config has no bf16 key, and fp16 needs torch.amp.GradScaler"
-        yield from change_value(case, setting, "true", reason, source)
-    else:
-        yield (
-            f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in {kind} "
-            f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
-        )
+        text = name_of(half.path) if is_on else unquoted(half.text)
+        if is_on is not False and HALF_PRECISION.search(text):
+            return half
+    return None
 
 
 def compiling(case: ConfigCase) -> Iterator[Suggestion]:
@@ -328,7 +326,6 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     problem = cannot_fit(case)
     splits = () if problem else split_batches(case)
     suggestions = [*several_gpus(case), *splits, *suggestions]
-    problem = problem or next((p.why for p in suggestions if isinstance(p, DoesNotFit)), None)
     # If the run does not fit, a faster loader does not help, so propose no change.
     changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
     changes.sort(key=lambda part: (part.edit.start, part.edit.text))

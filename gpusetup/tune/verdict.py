@@ -2,22 +2,113 @@
 
 from __future__ import annotations
 
+import re
+from typing import Literal
+
 from gpusetup.configs.config import Config
+from gpusetup.configs.keys import is_switched_off
 from gpusetup.configs.settings import EMPTY, Setting, name_of, names_in, switch_value, unquoted
-from gpusetup.errors import GpuSetupError
-from gpusetup.plan.batch_verdict import BatchVerdict, batch_verdict, ways_to_fit
-from gpusetup.plan.config import question_of
+from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.config import FromConfig, for_gpus, question_of
+from gpusetup.plan.decide import decide, doubt, helps, near_limit
+from gpusetup.plan.job import BYTES, Recipe, TrainingJob
+from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
+from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.tune.case import ConfigCase, label
 
 BY_PLAN = "`gpusetup plan --from-config`"
-PREFERENCE = frozenset((
-    "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
-    "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
-    "num_generations_per_prompt",
-))  # fmt: skip
-"""Keys of preference or reinforcement training, whose method plan may not know."""
-MOST_WAYS = 3
+MOST_NAMED = 3
+"""How many keys, or ways to make a model fit, a sentence names."""
+
+
+class BatchVerdict(Frozen):
+    """The verdict on one batch size. `tune` may write the batch without a measurement only if the
+    verdict is `clear`."""
+
+    verdict: Literal["clear", "close", "too much"]
+    total_gib: float
+    capacity_gib: float
+    weights_gib: float
+    """The least memory that the weights alone take on a GPU; no way to train needs less."""
+    may_fit_because: str = ""
+    """Why a batch that is `too much` may still fit, as a clause; "" if there is no reason."""
+
+
+def judge(
+    from_config: FromConfig, per_gpu: int, place: Place, accumulate: int | None = None
+) -> BatchVerdict:
+    """Judge whether `per_gpu` sequences on each GPU fit with the config as it is, without adding
+    any memory-saving recipe. `accumulate` replaces the config's gradient accumulation.
+
+    The verdict is `clear` if enough of the card stays free (`near_limit`) and the memory model is
+    well tested for such runs. Raises UsageError if the config does not say enough for a plan.
+    """
+    job, recipe = _job_of(from_config, per_gpu, place, accumulate)
+    needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
+    near = near_limit(job)
+    # A launcher may shard the model over several GPUs, which the config does not say.
+    names_strategy = "strategy" in from_config.question.job_fields
+    may_be_sharded = job.gpus > 1 and not names_strategy and job.copies_model
+    # No way to train needs less than 16 bits a weight, or the bytes of a quantised one.
+    weights = job.shape.parameters * (job.stored_bytes or BYTES["bf16"]) / GIB
+    if may_be_sharded or job.shards_parameters:
+        weights /= job.gpus
+    verdict: Literal["clear", "close", "too much"] = "close"
+    may_fit_because = ""
+    if needed > capacity * (1 + near):
+        verdict = "too much"
+        sharded = memory(replace(job, strategy="fsdp"), recipe).total / GIB
+        if may_be_sharded and sharded <= capacity:
+            may_fit_because = (
+                f"it fits only if its launcher shards the model over the {job.gpus} GPUs (FSDP, "
+                "ZeRO), which this config does not say"
+            )
+        elif weights <= capacity:
+            may_fit_because = _uncounted_saving(from_config)
+    # A key that plan does not understand may need memory, so no batch size is certain.
+    elif needed <= capacity * (1 - near) and not from_config.read.not_understood:
+        verdict = "close" if doubt(job, recipe) else "clear"
+    return BatchVerdict(
+        verdict=verdict,
+        total_gib=needed,
+        capacity_gib=capacity,
+        weights_gib=weights,
+        may_fit_because=may_fit_because,
+    )
+
+
+def _uncounted_saving(from_config: FromConfig) -> str:
+    """What in a config may save memory that plan does not count, such as keys that it does not
+    understand (`use_badam`); "" for none."""
+    if from_config.question.rl is not None:
+        return "plan was never compared with a measured run of this method"
+    # Only a number, a word or a switch that is on may save memory, not a path, a hub id or an item
+    # of a list.
+    keys = [
+        key.key
+        for key in from_config.read.not_understood
+        if re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value)
+        and not (key.key.endswith("]") or is_switched_off(key.value))
+    ]
+    names = ", ".join(f"`{key}`" for key in keys[:MOST_NAMED])
+    return f"plan does not know how much memory {names} may save" if keys else ""
+
+
+def _job_of(
+    from_config: FromConfig, per_gpu: int, place: Place, accumulate: int | None = None
+) -> tuple[TrainingJob, Recipe]:
+    """The job and recipe that the config describes with this batch; UsageError if the config sets
+    a budget of tokens and no batch."""
+    if from_config.per_gpu is None and from_config.total is None:
+        raise UsageError("The config sets a budget of tokens and no batch")
+    gpus = from_config.gpus or place.count or 1
+    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
+    question = replace(question, accumulate=accumulate or question.accumulate)
+    shape = shape_of_question(question)
+    return job_of(question, shape, place), Recipe(sp=question.sp or 1)
 
 
 def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVerdict | str:
@@ -36,20 +127,16 @@ def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVe
     try:
         from_config = question_of(config)
         question = from_config.question
-        preference_names = sorted(names_in(config.settings) & PREFERENCE)
-        # If plan recognises the method, it counts the additional models.
-        if preference_names and question.rl is None:
-            return (
-                f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
-                "pairs, reference model and generations plan does not count"
-            )
         if question.model is None and question.params is None:
             return "it names no model that plan knows"
+        shape = shape_of_question(question)
+        if question.context is None and shape.tokens is None and not shape.encoder:
+            return "the config does not say how long a sequence is"
         if steps is None and from_config.per_gpu is None:
             return "its batch may be that of all GPUs together"
         if steps is None and from_config.per_gpu != size:
             return "it holds several batches"
-        return batch_verdict(config, size, case.facts.card, accumulate=steps)
+        return judge(from_config, size, case.facts.card, steps)
     except GpuSetupError as problem:
         return problem.message
 
@@ -63,7 +150,12 @@ def cannot_fit(case: ConfigCase) -> str | None:
     if card is None or sharded_elsewhere(case) or case.measured.batch_size:
         return None
     try:
-        verdict = batch_verdict(config, 1, card, any_length=True)
+        from_config = question_of(config)
+        # A length that the config does not set is at least one token.
+        context = from_config.question.context or 1
+        question = replace(from_config.question, context=context)
+        from_config = replace(from_config, question=question)
+        verdict = judge(from_config, 1, card)
         if verdict.verdict != "too much" or verdict.may_fit_because:
             return None
         need = f"a single sample needs {verdict.total_gib:.1f} GiB"
@@ -72,15 +164,20 @@ def cannot_fit(case: ConfigCase) -> str | None:
             need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. {how_to_fit(config, card)}"
+            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(from_config, card)}"
         )
     except GpuSetupError:
         return None
 
 
-def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
+def _how_to_fit(from_config: FromConfig, card: Place) -> str:
     """A sentence with up to three ways to make one sample fit, those that save most first."""
-    ways = ways_to_fit(config, card, steps)[:MOST_WAYS]
+    job, _ = _job_of(from_config, 1, card)
+    decision = decide(job, replace(card, predict=True))
+    ways = [f"the recipe {decision.recipe} of `gpusetup plan`"]
+    if not decision.fits:
+        # No recipe fits, so suggest only changes that are enough on their own.
+        ways = [help.step for help in helps(decision) if help.recipe][:MOST_NAMED]
     if not ways:
         return f"{BY_PLAN} says what saves most"
     return f"The model fits with one of these: {'; '.join(ways)}"
@@ -101,8 +198,7 @@ def batch_fixed_by(config: Config) -> str | None:
     """
     is_deepspeed_json = not names_in(config.settings).isdisjoint(DEEPSPEED_JSON)
     for setting in config.settings:
-        text = unquoted(setting.text)
-        if is_deepspeed_json and text == "auto":
+        if is_deepspeed_json and unquoted(setting.text) == "auto":
             return f"{label(setting)} is auto: the trainer's own config sets the value"
         if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
             return (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,7 +16,7 @@ from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.index import IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import Unreached, Unsatisfiable
+from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
@@ -29,9 +28,6 @@ GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minor versions of glibc for which uv has a platform name."""
 USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = 35, "15.0", "3.12"
 """The versions that are assumed if the machine's are unknown; for glibc, the minor one (2.35)."""
-
-SLOW_SECONDS = 10.0
-"""An index that takes longer and then lists nothing sends its page without an end."""
 
 
 class PersonIndex:
@@ -86,7 +82,6 @@ class PersonIndex:
         if question.torch is not None:
             family.insert(0, f"torch{question.torch}")
             index = index_url(question.backend, self.root)
-        started = time.monotonic()
         try:
             locked = lock_of(
                 Question(
@@ -104,17 +99,9 @@ class PersonIndex:
                 with_dependencies=question.with_dependencies,
             )
         except Unsatisfiable as problem:
-            reason = explanation(problem.message)
-            seconds = time.monotonic() - started
-            # Such a page is not kept in uv's cache, so each further question would take as long.
-            if seconds > SLOW_SECONDS and "there are no versions of" in reason:
-                raise Unreached(
-                    f"An index took {seconds:.0f} s to answer, and lists no release\n  {reason}",
-                    hint="nothing was changed; name another index: `UV_DEFAULT_INDEX`",
-                ) from problem
             sources = map(name_of, names_without_wheel(problem.message))
             return IndexAnswer(
-                reason=reason,
+                reason=explanation(problem.message),
                 unknown=names_not_found(problem.message),
                 without_wheel=tuple(dict.fromkeys(sources)),
             )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
 
 from gpusetup.errors import Unreached
 from gpusetup.model.logins import split_login, without_logins
@@ -20,14 +18,8 @@ Login = tuple[str, str]
 """A user and a password."""
 TIMEOUTS = (5.0, 10.0)
 """Timeouts in seconds, for connecting and between two parts of a response."""
-MOST_REDIRECTS = 5
-"""The maximum number of redirects. An index needs one or two: for a slash at the end, and to the
-host of a file."""
-MOST_BYTES = 32 << 20
-"""The maximum size of a page. torch's page with all wheels, for every backend since 2016, has a few
-megabytes."""
-WHOLE_SECONDS = 30.0
-"""The time limit in seconds for a whole page, in case a server sends it very slowly."""
+MOST_LETTERS = 200
+"""How much of the reason is shown why a host was not reached; it may quote a server."""
 
 
 @contextmanager
@@ -53,27 +45,19 @@ def answered(
     # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
     certificates = os.environ.get("SSL_CERT_FILE") or True
     try:
-        first_host = urlsplit(url).netloc
-        for _ in range(MOST_REDIRECTS):
-            # Only the index gets the password, not the host where it keeps its files.
-            is_first = urlsplit(url).netloc == first_host
-            with (session or requests).request(
-                method,
-                url,
-                auth=own_login or login if is_first else None,
-                timeout=TIMEOUTS,
-                stream=method != "HEAD",
-                verify=certificates,
-                allow_redirects=False,
-            ) as answer:
-                target = answer.headers.get("Location") if answer.is_redirect else None
-                if target is None:
-                    yield answer
-                    return
-            url = urljoin(url, target)
-        raise Unreached(f"{shown} redirects in a circle", hint="nothing was changed")
+        # After a redirect to another host, `requests` no longer sends the password.
+        with (session or requests).request(
+            method,
+            url,
+            auth=own_login or login,
+            timeout=TIMEOUTS,
+            stream=method != "HEAD",
+            verify=certificates,
+            allow_redirects=True,
+        ) as answer:
+            yield answer
     except (OSError, HTTPError, ValueError) as problem:
-        reason = why_unreached(problem, urlsplit(shown).hostname or shown)
+        reason = without_logins(str(problem))[:MOST_LETTERS]
         raise Unreached(f"{shown} cannot be reached: {reason}") from problem
 
 
@@ -82,34 +66,3 @@ def new_session() -> Session:
     import requests
 
     return requests.Session()
-
-
-def text_of(answer: Response) -> str:
-    """The body of a response as text. Raises Unreached if it is too large or too slow."""
-    deadline, shown = time.monotonic() + WHOLE_SECONDS, without_logins(answer.url)
-    body = bytearray()
-    for part in answer.iter_content(1 << 16):
-        body += part
-        if len(body) > MOST_BYTES:
-            raise Unreached(f"{shown} is larger than {MOST_BYTES >> 20} MiB: it was not read")
-        if time.monotonic() > deadline:
-            raise Unreached(f"{shown} was not read within {WHOLE_SECONDS:g} s")
-    return body.decode("utf-8", errors="replace")
-
-
-def why_unreached(problem: Exception, host: str) -> str:
-    """A short reason why nothing could be read from a host."""
-    import requests
-
-    text = without_logins(str(problem))
-    if isinstance(problem, requests.Timeout):
-        return f"{host} gave no answer within {TIMEOUTS[1]:g} s"
-    if "resolve" in text or "getaddrinfo" in text:
-        return f"could not resolve host {host}"
-    if isinstance(problem, requests.exceptions.SSLError):
-        return f"the certificate of {host} is not trusted here"
-    if isinstance(problem, requests.exceptions.ProxyError):
-        return "the proxy did not let it through"
-    if "refused" in text:
-        return f"{host} refused the connection"
-    return (text.partition("(Caused by")[2].strip(" )") or text)[:200]

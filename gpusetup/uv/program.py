@@ -87,8 +87,6 @@ class Settings(Frozen):
     """The index that has every package but torch's, if no other is named."""
     has_no_index: bool = False
     is_offline: bool = False
-    decides_prereleases: bool = False
-    """Whether they say how to treat pre-releases."""
     has_target: bool = False
     """Whether they name a folder that counts more than `--prefix`."""
     links_files: bool = False
@@ -118,13 +116,11 @@ def read_settings() -> Settings:
     indexes = list(INDEX.finditer(shown))
     urls = [split_login(index["url"])[0] for index in indexes]
     is_only = [index["default"] for index in indexes] == ["true"] and "flat_index: []" in shown
-    prereleases = re.search(r"prerelease: \S+ \{\s*global: (\w+)", shown)
     return Settings(
         indexes=tuple(dict.fromkeys(urls)),
         only_index=urls[0] if is_only else None,
         has_no_index="no_index: true" in shown,
         is_offline="connectivity: Offline" in shown,
-        decides_prereleases=prereleases is not None and prereleases[1] != "IfNecessary",
         has_target="target: Some" in shown,
         links_files="link_mode: Symlink" in shown,
     )

@@ -11,14 +11,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import INDEX_ROOT
@@ -29,19 +24,12 @@ from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import (
-    QUESTION,
-    complaint,
-    hint_for,
-    lacks,
-    names_without_wheel,
-)
-from gpusetup.uv.pages import answered, text_of
+from gpusetup.uv.errors import QUESTION, complaint, hint_for, lacks
+from gpusetup.uv.pages import answered
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
     Settings,
     private_folder,
-    read_settings,
     uv_environment,
     uv_program,
     with_torch_index,
@@ -53,6 +41,8 @@ LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRI
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
 reported within 15 s. The user's own settings come before these."""
 MAKE_ROOM = "nothing was changed; make room there"
+START_BYTES = 16 << 10
+"""How much of an index's page is read: its first links are in it."""
 PROJECT, LOCK = "pyproject.toml", "pylock.toml"
 NO_INDEX = "in the provided package locations"
 """uv's words for its folders of wheels, if a setting forbids all indexes."""
@@ -136,7 +126,7 @@ def lock_of(question: Question, *, with_dependencies: bool = True) -> Packages:
     Raises Unsatisfiable if nothing meets them, and Unreached if an index does not respond.
     """
     words = ["compile", "--format", LOCK, "--no-header", "--no-annotate"]
-    return _without_prereleases(question, words if with_dependencies else [*words, "--no-deps"])
+    return _ask(question, words if with_dependencies else [*words, "--no-deps"])
 
 
 def changes_of(question: Question) -> Packages:
@@ -147,7 +137,7 @@ def changes_of(question: Question) -> Packages:
     """
     words = ["install", "--dry-run", "--output-format", "json"]
     words += [f"--reinstall-package={name}" for name in question.names]
-    return _without_prereleases(question, words)
+    return _ask(question, words)
 
 
 def _ask(question: Question, words: Sequence[str]) -> Packages:
@@ -228,45 +218,13 @@ def _require_page(index: str, name: str) -> None:
         with answered(url) as page:
             # torch's own index returns 403 for a page that it does not have.
             missing = (403, 404) if shown.startswith(INDEX_ROOT) else (404,)
-            if page.status_code in missing or ".whl" in text_of(page):
+            start = next(page.iter_content(START_BYTES), b"")
+            if page.status_code in missing or b".whl" in start:
                 return
             said = f"{page.status_code} {page.reason}"
     except Unreached as problem:
         raise Unreached(problem.message, hint=hint) from problem
     raise Unreached(f"{shown}: {said}, and no list of wheels", hint=hint)
-
-
-# --- pre-releases that were not requested ---------------------------------------------------------
-
-
-def _without_prereleases(question: Question, words: Sequence[str]) -> Packages:
-    """uv's answer, without pre-releases that the user did not request.
-
-    Because gpusetup builds nothing, uv ignores releases without a wheel. So if a project's only
-    wheels are old pre-releases, uv would choose a development version from years ago. uv is
-    therefore asked once more without pre-releases.
-    """
-    packages = _ask(question, words)
-    named = {name_of(word): Requirement(word).specifier.prereleases for word in question.others}
-    expected = {*question.names, *(name for name, is_asked in named.items() if is_asked)}
-    unasked = set()
-    for name, row in packages.items():
-        # uv states no version for a package from a folder or a URL.
-        with suppress(InvalidVersion):
-            if Version(str(row.get("version", ""))).is_prerelease:
-                unasked.add(canonicalize_name(name))
-    # The user may have decided in a setting how to treat pre-releases.
-    if not unasked - expected or read_settings().decides_prereleases:
-        return packages
-    try:
-        return _ask(question, (*words, "--prerelease", "explicit"))
-    except Unsatisfiable as problem:
-        # If a package that the user named has regular releases, but only as source, that is the
-        # reason to stop. A dependency may be a pre-release if another package requires one.
-        sources = map(name_of, names_without_wheel(problem.message, only_sources=True))
-        if named.keys() & {*sources} & (unasked - expected):
-            raise
-        return packages
 
 
 # --- the wheels of a lock -------------------------------------------------------------------------
@@ -289,8 +247,6 @@ class Wheel(Frozen):
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
-    served_by: str | None = None
-    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
     index: str | None = None
     """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
     is_of_torch_index: bool = False
@@ -298,8 +254,8 @@ class Wheel(Frozen):
     @property
     def host(self) -> str:
         """The host of the wheel's URL, without a login; "" for a file on disk."""
-        _, _, host = urlsplit(self.url).netloc.rpartition("@")
-        return host
+        # A login may contain a `[`, with which `urlsplit` fails.
+        return urlsplit(split_login(self.url)[0]).netloc
 
 
 def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings) -> Wheel:

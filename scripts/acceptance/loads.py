@@ -1,4 +1,4 @@
-"""The workloads that monitor is asked about: NAME SECONDS DEVICE, run as a training is."""
+"""The workloads that monitor is asked about: NAME SECONDS, on the first GPU."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ def step(name: str, tensor: torch.Tensor) -> None:
         for _ in range(50):
             tensor.clone()
     while time.perf_counter() < ends:
-        for _ in range(max(1, 400_000 // len(tensor)) if tensor.is_cuda else 1):
+        for _ in range(max(1, 400_000 // len(tensor))):
             tensor @ tensor
-        torch.cuda.synchronize() if tensor.is_cuda else None
+        torch.cuda.synchronize()
     time.sleep(pause)
 
 
-def main(name: str, seconds: float, device: str) -> None:
-    held, on_card = [], device != "cpu"
-    if name == "memory-tight" and on_card:  # all but one part in a hundred
+def main(name: str, seconds: float) -> None:
+    held = []
+    if name == "memory-tight":  # all but one part in a hundred
         free, total = torch.cuda.mem_get_info()
         for _ in range((free - total // 100) // BLOCK):
-            held.append(torch.empty(BLOCK, dtype=torch.uint8, device=device))
+            held.append(torch.empty(BLOCK, dtype=torch.uint8, device="cuda"))
     if name in PRODUCTS:
-        side = PRODUCTS[name][0] if on_card else min(PRODUCTS[name][0], 256)
-        tensor = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+        side = PRODUCTS[name][0]
+        tensor = torch.randn(side, side, device="cuda", dtype=torch.bfloat16)
+    elif name == "launch-bound":
+        tensor = torch.ones(16, device="cuda")
     else:
-        size = 16 if name == "launch-bound" else BLOCK if on_card else 1 << 20
-        tensor = torch.ones(size, device=device, dtype=torch.uint8 if size > 16 else None)
+        tensor = torch.ones(BLOCK, device="cuda", dtype=torch.uint8)
     ends = time.monotonic() + seconds
     step(name, tensor)
     while time.monotonic() < ends:
@@ -53,4 +54,4 @@ def main(name: str, seconds: float, device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], float(sys.argv[2]))

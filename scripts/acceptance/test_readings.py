@@ -57,18 +57,15 @@ def other(work: Work, snapshot: dict[str, Any]) -> list[str]:
         same = ours is WORDS[theirs] if theirs in WORDS else str(ours) == theirs
         if slack and ours is not None and not theirs.startswith("["):
             same = abs(ours - float(theirs) * unit) <= slack
-        work.row("readings", field=field, ours=ours, theirs=theirs, same=same)
         found += [] if same or theirs.startswith("[") else [field]
     return found
 
 
-@pytest.mark.claim("readings-match")
 def test_the_fields_are_those_of_nvidia_smi(work: Work, other: list[str]) -> None:
     work.found(f"{len(FIELDS)} fields, other: {', '.join(other) or 'none'}")
     assert not other
 
 
-@pytest.mark.claim("doubt-16")
 def test_memory_in_use_is_that_of_nvidia_smi(work: Work, other: list[str]) -> None:
     assert "memory_used_bytes" not in other
 
@@ -78,7 +75,6 @@ def torch_says(work: Work, snapshot: dict[str, Any]) -> dict[str, Any]:
     return work.python(TORCH).document
 
 
-@pytest.mark.claim("doubt-42")
 def test_torch_sees_the_same_card(
     work: Work, snapshot: dict[str, Any], torch_says: dict[str, Any]
 ) -> None:
@@ -88,7 +84,6 @@ def test_torch_sees_the_same_card(
     assert ours == theirs
 
 
-@pytest.mark.claim("doubt-12")
 def test_torch_counts_what_cuda_counts(
     work: Work, snapshot: dict[str, Any], torch_says: dict[str, Any]
 ) -> None:
@@ -97,7 +92,7 @@ def test_torch_counts_what_cuda_counts(
     assert torch_says.get("count") == count
 
 
-@pytest.mark.claim("doctor-clean")
+@pytest.mark.card
 def test_doctor_finds_no_error(work: Work) -> None:
     answer = work.gpusetup("doctor", "--json").document
     errors = [row["id"] for row in answer["findings"] if row["severity"] == "error"]
@@ -105,7 +100,7 @@ def test_doctor_finds_no_error(work: Work) -> None:
     assert not errors
 
 
-@pytest.mark.claim("node-check")
+@pytest.mark.card
 def test_the_node_may_take_jobs(work: Work) -> None:
     said = work.gpusetup("fleet", "check", "--json")
     work.found(f"exit {said.exit} in {said.seconds:.2f} s")

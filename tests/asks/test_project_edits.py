@@ -93,7 +93,7 @@ def test_an_index_that_the_driver_cannot_run_is_replaced_in_its_place(
     assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
 
 
-def test_a_source_for_linux_only_is_extended_and_its_index_is_named_once(
+def test_a_source_for_linux_only_is_replaced_by_one_for_this_system_too(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = """[{ index = "wheels", marker = "sys_platform == 'linux'" }]"""
@@ -101,8 +101,9 @@ def test_a_source_for_linux_only_is_extended_and_its_index_is_named_once(
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
     code, answer, _ = edit(capsys, "--from", "rtx3050-laptop")
     marker = "sys_platform == 'linux' or sys_platform == 'win32'"
-    row = f'torch = [{{ index = "wheels", marker = "{marker}" }}]'
-    assert (code, answer["lines"]) == (0, ["[tool.uv.sources]", row])
+    row = f'torch = [{{ index = "pytorch", marker = "{marker}" }}]'
+    assert code == 0 and row in answer["lines"]
+    assert "replace a line of the same name" in " ".join(answer["notes"])
 
 
 def test_a_companion_of_the_default_index_with_the_same_cuda_needs_no_source(
@@ -183,10 +184,8 @@ def test_an_environment_without_torch_names_those_that_have_one(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "other/lib/python3.11/site-packages/torch-2.5.1+cpu.dist-info").mkdir(parents=True)
-    kernel = folder / ".local/share/jupyter/kernels/mine/kernel.json"
-    kernel.parent.mkdir(parents=True)
-    python = str(folder / "other/bin/python")
-    kernel.write_text(json.dumps({"argv": [python, "-m", "ipykernel"]}), encoding="utf-8")
+    (folder / ".conda").mkdir()
+    (folder / ".conda/environments.txt").write_text(f"{folder / 'other'}\n", encoding="utf-8")
     empty = folder / "empty"
     (empty / "bin").mkdir(parents=True)
     (empty / "lib/python3.11/site-packages").mkdir(parents=True)

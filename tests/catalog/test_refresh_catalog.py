@@ -71,18 +71,3 @@ def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type
     assert row is not None
     assert (row.kernels, row.ptx, row.pythons) == (build.kernels, build.ptx, build.pythons)
     assert again.releases[-1].torch == "2.99.1"
-
-
-def test_what_a_companion_declares_is_read_from_beside_its_wheel(tmp_path: Path) -> None:
-    tag = "py3-none-manylinux_2_28_x86_64"
-    asked = {"2.11.1+cu132": ["torch>=2.11"], "2.12.0+cu132": ["torch>=2.14"]}
-    with index_server(tmp_path / "index") as index:
-        for version, asks in asked.items():
-            wheel = build_wheel(tmp_path / "w", "torchaudio", version, tag=tag, requires=asks)
-            index.add("whl/cu132", wheel)
-        index.add("whl", build_wheel(tmp_path / "w", "torch", "2.15.0+cu132", tag=tag))
-        done = refresh("--index", index.index_root, home=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (row,) = [line for line in done.stdout.splitlines() if '"version": "2.12.0"' in line]
-    assert '"torch": ">=2.14"' in row and '"declares": "torch>=2.14"' in row
-    assert '"seen": {"linux-x86_64": "cu132"}' in row and '"inferred"' in row

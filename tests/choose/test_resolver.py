@@ -115,7 +115,7 @@ def mac(machine: str, version: str | None = None) -> dict[str, Any]:
         (linux(driver={}), "", "2.15.0 cpu", "no NVIDIA GPU was found, so this is the CPU build"),
         ({**linux(driver={}), "gpus": None}, "--torch 2.5.1", "2.5.1 cu118", "the GPU is unknown"),
         (linux(T4, driver={}), "--torch 2.9.0", "2.9.0 cu126", "the driver is unknown: this build"),
-        (linux(T4, driver={}), "", "2.14.1 cu126", "580.65.06, and the driver here is unknown"),
+        (linux(T4, driver={}), "", "2.14.1 cu126", '"driver", "to": "580.65.06"'),
         (linux(B200, driver={}), "--torch 2.9.1", "2.9.1 cu128", "570.133.20 or newer"),
         (
             linux(T4, driver={"module_loaded": False, "library_found": False}),

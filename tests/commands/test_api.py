@@ -160,28 +160,6 @@ def test_an_argument_of_a_wrong_type_is_a_type_error_for_every_keyword(function:
                 getattr(api, function)(*text, **{name: value})
 
 
-@each(
-    "ask",
-    [
-        lambda: api.diagnose(Path("a\0b")),
-        lambda: api.resolve(requirements=["a\0b"]),
-        lambda: api.plan(model="a\0b/c", gpu="A100 80GB"),
-        lambda: api.resolve(driver="\ud800", os="linux"),
-        lambda: api.diagnose("rtx3050-laptop", timeout=float("nan")),
-    ],
-)
-def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], object]) -> None:
-    with pytest.raises(api.UsageError):
-        ask()
-
-
-def test_a_time_limit_may_be_a_number() -> None:
-    assert api.diagnose("healthy", timeout=60).cause == "ok"
-    # The shortest limit is a tenth of a second.
-    with pytest.raises(api.UsageError):
-        api.diagnose("healthy", timeout=0.01)
-
-
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> object:
         raise KeyError("inner")

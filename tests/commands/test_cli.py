@@ -148,26 +148,3 @@ def test_an_answer_that_stdout_does_not_take_is_one_sentence_and_exit_3(
     monkeypatch.setattr(sys, "stdout", None)
     assert main(words.split()) == 3
     assert "Cannot write the answer to stdout: it is closed" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("stream", [None, Full()])
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ("doctor --explain ok", 0),
-        ("completion bash", 0),
-        ("mcp --agents", 0),
-        ("doctor --from rtx3050-laptop --json", 1),
-        ("plan", 2),
-    ],
-)
-def test_without_a_stderr_the_answer_and_the_exit_code_stay(
-    stream: io.TextIOBase | None,
-    words: str,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "stderr", stream)
-    assert main(words.split()) == code
-    assert bool(capsys.readouterr().out) == (code != 2)

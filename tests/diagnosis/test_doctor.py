@@ -6,14 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 from each_row import each
 from judging import HEALTHY, changed, judged
 from machines_named import FOLDERS, machine_named, snapshot_of
 
 from gpusetup.cli import main
-from gpusetup.model.codec import json_schema
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -146,7 +144,6 @@ def test_the_document_is_the_contracts(capsys: pytest.CaptureFixture[str]) -> No
         "cu124",
     )
     assert (document["newest"]["torch"], document["newest"]["backend"]) == ("2.15.0", "cu130")
-    jsonschema.validate(document, json_schema(DoctorAnswer))
 
 
 @pytest.mark.parametrize(

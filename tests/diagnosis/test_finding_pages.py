@@ -30,7 +30,7 @@ def test_no_paragraph_stands_on_more_than_three_pages() -> None:
 
 def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> None:
     by_id = {record.id: record for record in records()}
-    for id in ("nvml-mismatch", "driver-too-old", "torch-cpu-build", "shm-too-small"):
+    for id in ("nvml-mismatch", "driver-too-old", "torch-cpu-build", "uvm-missing"):
         page = finding_pages.markdown(by_id[id])
         assert page.startswith("# `"), id
         assert "```sh" in page.partition("## How to fix it")[2], id
@@ -43,7 +43,7 @@ NOT_PROVEN_BY_THE_CHECK = frozenset((
     "externally-managed", "gpu-unused", "invalid-device-ordinal", "maker-device-permission",
     "maker-driver-not-loaded", "maker-wrong-build", "no-kernel-image",
     "other-torch-imported", "out-of-memory", "rocm-arch-missing", "rocm-override-wrong",
-    "source-checkout-imported", "tf32-precision", "wrong-libcuda-loaded",
+    "tf32-precision", "wrong-libcuda-loaded",
 ))  # fmt: skip
 """Findings that doctor does not name if it reads only the page's check and its output. The list may
 only get shorter."""

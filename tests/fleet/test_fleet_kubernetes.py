@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,16 +92,6 @@ needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="kubectl is a
 
 
 @needs_a_shell
-@pytest.mark.parametrize("said", ["hello\n", "../../x 8 True <none>\n", "n x True <none>\n"])
-def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, into = fleet(tmp_path, monkeypatch, said)
-    assert code == 4 and not into.exists()
-    assert "`kubectl get nodes` printed no list of nodes: " in capsys.readouterr().err
-
-
-@needs_a_shell
 def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,49 +114,3 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
         "cordoned": "cordoned", "lost": "not ready",
     }  # fmt: skip
     assert not [*(tmp_path / "jobs").iterdir()]
-
-
-# --- node-problem-detector ------------------------------------------------------------------------
-
-
-def plugin_file() -> dict[str, Any]:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
-    text = page.partition("```json\n")[2].partition("```")[0]
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-class Plugin:
-    """The script of the page, with a Python of the test in place of the node's."""
-
-    def __init__(self, folder: Path) -> None:
-        page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
-        text = page.partition("```sh\n#!/bin/sh\n")[2].partition("```")[0]
-        text = text.replace("/run/", f"{folder}/")
-        self.python = folder / "python"
-        self.script = folder / Path(plugin_file()["rules"][0]["path"]).name
-        self.script.write_text(text.replace("/opt/gpusetup/bin/python", str(self.python)))
-
-    def runs(self, program: str) -> tuple[int, str]:
-        """The exit code and the message if the node's Python is this program of a shell."""
-        self.python.write_text(f"#!/bin/sh\n{program}\n")
-        self.python.chmod(0o755)
-        ended = subprocess.run(
-            ("sh", str(self.script)), text=True, capture_output=True, timeout=60, check=False
-        )
-        return ended.returncode, ended.stdout.strip()
-
-
-BROKEN_CHECK = "echo broken profile >&2; exit 2"
-
-
-@needs_a_shell
-def test_a_problem_stays_one_while_the_check_cannot_run(tmp_path: Path) -> None:
-    """node-problem-detector sets a condition to Unknown for any other exit code than 0 and 1."""
-    plugin = Plugin(tmp_path)
-    assert plugin.runs(BROKEN_CHECK) == (2, ""), "nothing was known yet"
-    assert plugin.runs("echo failed: ecc-error; exit 1") == (1, "failed: ecc-error")
-    for _ in range(2):
-        assert plugin.runs(BROKEN_CHECK) == (1, "not checked again: failed: ecc-error")
-    assert plugin.runs("echo ok: 8 GPUs; exit 0") == (0, "ok: 8 GPUs")
-    assert plugin.runs(BROKEN_CHECK) == (2, "")

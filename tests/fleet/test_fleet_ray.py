@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
@@ -87,9 +86,3 @@ def test_each_node_with_gpus_gets_an_actor(
     assert "its GPUs are in use" in answer["not_asked"].pop(BUSY)
     assert answer["not_asked"] == {"head": "it has no GPU in Ray"}
     assert sorted(killed) == [BUSY, GONE, "n1", "n2", "n3"], "no actor stays"
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is here")
-def test_without_ray_it_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fleet", "run", "--ray", "auto"]) == 3
-    assert "gpusetup[ray]" in capsys.readouterr().err

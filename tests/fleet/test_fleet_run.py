@@ -185,12 +185,3 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     assert main(["fleet", *words]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_folder_with_records_is_not_mixed_with_new_ones(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "records").mkdir()
-    (tmp_path / "records" / "old.json").write_text("{}")
-    code, answer, _ = run("n1")
-    assert code == 2 and "new folder" in answer["message"]

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,16 +64,6 @@ def test_what_would_fail_on_every_node_is_refused_when_it_is_written(
     assert main(["fleet", "slurm", str(tmp_path / "files"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "files").exists()
-
-
-@pytest.mark.parametrize("name", ["with space", "a$(id)"])
-def test_a_folder_that_slurms_conf_cannot_name_is_refused(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["fleet", "slurm", str(tmp_path / name)]) == 2
-    said = capsys.readouterr()
-    assert "slurm.conf cannot name files in" in said.err and not said.out
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
@@ -256,17 +245,6 @@ def test_a_profile_out_of_date_leaves_the_limit_of_the_hardware_to_sick_nodes(
     assert "hardware faults already drained 2 of 10 nodes" in output
 
 
-def test_prologs_of_jobs_on_all_nodes_stop_at_the_share_too(tmp_path: Path) -> None:
-    paper = Paper(tmp_path, nodes=10, check=1)
-    running = [
-        paper.start("prolog.sh", f"n{number}", SLURM_JOB_GPUS="0") for number in range(1, 11)
-    ]
-    for process in running:
-        process.communicate(timeout=60)
-    assert sum(process.returncode for process in running) == 2
-    assert len(paper.drained()) == 2
-
-
 def test_nodes_that_somebody_else_drained_do_not_count_and_prolog_errors_do(tmp_path: Path) -> None:
     paper = Paper(tmp_path, nodes=10, check=1)
     for number in (3, 4, 5):
@@ -303,17 +281,3 @@ def test_a_reason_of_somebody_else_given_meanwhile_is_kept(tmp_path: Path) -> No
     program(tmp_path / "bin" / "sleep", sleep)
     paper.run("health.sh", "n1")
     assert "new cables" in (tmp_path / "nodes" / "n1").read_text()
-
-
-def test_the_python_of_the_nodes_is_said_and_can_be_another(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "files"
-    assert main(["fleet", "slurm", str(folder)]) == 0
-    said = capsys.readouterr()
-    assert f"Each node needs gpusetup in {sys.executable}" in said.err
-    assert "--node-python PATH" in said.err
-    assert "HealthCheckNodeState=ANY,CYCLE" in said.out and "nohold_on_prolog_fail" in said.out
-    assert main(["fleet", "slurm", str(folder), "--node-python", "/opt/a b/python"]) == 0
-    assert "'/opt/a b/python' -I -m gpusetup" in (folder / "health.sh").read_text()
-    assert sys.executable not in (folder / "health.sh").read_text()

@@ -123,7 +123,7 @@ def test_a_gpu_of_amd_or_intel_gets_its_makers_build(name: str, backend: str, sa
     assert not any("cu1" in word for word in pip)
 
 
-@pytest.mark.parametrize("name", ["M3", "M3 Max", "apple m2 ultra", "Apple M4"])
+@pytest.mark.parametrize("name", ["M3", "M4", "M3 Max", "apple m2 ultra", "Apple M4"])
 def test_a_chip_of_apple_gets_the_wheel_for_macos(name: str, says: Any) -> None:
     """ask-24: `M3` is no GeForce MX350, and its machine is a Mac."""
     answer = says("resolve", "--gpu", name, "--json").document
@@ -134,7 +134,6 @@ def test_a_chip_of_apple_gets_the_wheel_for_macos(name: str, says: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "wanted"),
     [
-        (("--gpu", "M4"), 2, "say `Apple M4` or `Tesla M4`"),
         (("--gpu", "M3", "--os", "linux"), 2, "is a chip of Apple"),
         (("--gpu", "RX 7900 XTX", "--backend", "cu130"), 1, "is AMD's"),
         (("--gpu", "RX 580"), 1, "has kernels for RX 580"),

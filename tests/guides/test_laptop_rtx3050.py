@@ -83,7 +83,6 @@ def test_bert_on_4_gb_gets_a_batch_of_16_or_less_and_half_precision(
     assert batch <= 16
     assert tuned.changes["gradient_accumulation_steps"][1] == 32 // batch
     assert tuned.changes["bf16"] == (None, True)
-    assert tuned.sentence_with("batch of 8 to 16", "To measure which batch size fits")
 
 
 def test_a_loop_of_ones_own_gets_the_batch_in_words(tuner: Tuner) -> None:
@@ -100,7 +99,7 @@ def test_a_loop_of_ones_own_gets_the_batch_in_words(tuner: Tuner) -> None:
 @pytest.mark.parametrize(
     ("config", "change", "sentence"),
     [
-        ("batch_size: 8\nfp16: false\n", ("fp16", (False, True)), "torch.amp.GradScaler"),
+        ("batch_size: 8\nfp16: false\n", None, "fp16 .* is off, and this GPU has tensor cores"),
         ("fp16: {enabled: false}\ntrain_micro_batch_size_per_gpu: 8\n", None, "fp16.enabled"),
         ("per_device_train_batch_size: 8\nfp16: false\ndeepspeed: zero2\n", None,
          "fp16 .* stays off: DeepSpeed's own configuration"),
@@ -138,13 +137,6 @@ def test_shorter_sequences_are_named_on_4_gb_and_never_written(
     tuned = tuner.tune(config, tuner.card("GeForce RTX 3050", gib, (8, 6)))
     assert bool(tuned.sentence_with(key, "128 to 256 tokens")) is is_named
     assert key not in tuned.changes
-
-
-def test_the_length_comes_with_plans_command_where_plan_knows_the_model(tuner: Tuner) -> None:
-    """002-14: the command says what a shorter length saves."""
-    config = BERT.format(length="max_length", precision="fp16: true", more="")
-    tuned = tuner.tune(config, "rtx3050-laptop")
-    assert tuned.sentence_with("128 to 256 tokens", r"plan --from-config \S+ --context 256")
 
 
 def test_the_gpu_is_measured_against_the_cpu_where_there_is_one() -> None:

@@ -40,8 +40,6 @@ class Fault:
     """How long it says nothing."""
     cut_at: int | None = None
     """The connection ends after so many bytes of the body."""
-    flip: bool = False
-    """The last byte of the body is another one."""
     drip_seconds: float = 0.0
     """How long it rests after every 64 KiB of the body."""
 
@@ -142,8 +140,6 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 status, body = fault.status, fault.body or f"{fault.status}".encode()
             elif fault.body is not None:
                 kind, body = "text/html", fault.body
-            if fault.flip:
-                body = body[:-1] + bytes([body[-1] ^ 1])
             headers.setdefault("ETag", f'"{hashlib.sha256(path.encode()).hexdigest()[:16]}"')
             if path.endswith(".whl"):
                 headers.setdefault("Cache-Control", "max-age=365000000, immutable")
@@ -239,7 +235,6 @@ def build_wheel(
     *,
     tag: str = "py3-none-any",
     requires: Sequence[str] = (),
-    extras: Sequence[str] = (),
     files: Mapping[str, str | bytes] | None = None,
     scripts: Mapping[str, str] | None = None,
 ) -> Path:
@@ -251,7 +246,6 @@ def build_wheel(
         for path, text in (files or {f"{flat}/__init__.py": f'__version__ = "{version}"\n'}).items()
     }
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Provides-Extra: {extra}" for extra in extras]
     lines += [f"Requires-Dist: {need}" for need in requires]
     content[f"{info}/METADATA"] = ("\n".join(lines) + "\n").encode()
     parts = (part.split(".") for part in tag.split("-"))

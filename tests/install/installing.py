@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +47,6 @@ class World:
     folder: Path
     index: IndexServer
     environment: dict[str, str] = field(default_factory=dict)
-    known: bool = True
-    """Whether uv knows the Python of each environment; else it asks, and sees what it answers."""
 
     def wheel(self, name: str, version: str, **more: Any) -> Path:
         return build_wheel(self.folder / "wheels", name, version, **more)
@@ -80,62 +74,15 @@ class World:
         return wheel
 
     def venv(self, name: str = "env") -> Path:
-        """An environment by uv, with nothing in it; uv knows its Python."""
+        """An environment by uv, with nothing in it."""
         path = self.folder / name
-        self._know(sys.executable)
-        if path in EMPTY and not path.exists():
-            shutil.copytree(EMPTY[path], path, symlinks=True)
-        else:
-            run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
-            if self.known:
-                EMPTY[path] = shutil.copytree(path, temporary() / "env", symlinks=True)
-        if self.known:
-            self._know(str(path / "bin/python"))
+        run_uv(self, "venv", "--quiet", "--python", sys.executable, str(path))
         return path
-
-    def will_have(self, name: str) -> None:
-        """uv knows the Python of an environment that is made later: its answer for one that was
-        there before."""
-        if self.folder / name not in EMPTY:
-            shutil.rmtree(self.venv(name))
-        self._know(sys.executable)
-        self._know(str(self.folder / name / "bin/python"))
-
-    def _know(self, python: str) -> None:
-        for kept in read_interpreter(python):
-            shutil.copytree(kept, self.folder / "uv-cache/uv" / kept.name, dirs_exist_ok=True)
 
     def fill(self, venv: Path, *wheels: Path) -> None:
         """Put wheels into an environment, by uv."""
         words = ("pip", "install", "--quiet", "--offline", "--no-deps", "--no-index")
         run_uv(self, *words, "--python", str(venv / "bin/python"), *map(str, wheels))
-
-
-EMPTY: dict[Path, Path] = {}
-"""Where an environment was made -> a copy of it as it was: uv makes the same one there again, and
-takes longer than a copy."""
-
-
-def temporary() -> Path:
-    """A folder that stays as long as this process."""
-    folder = Path(tempfile.mkdtemp(prefix="gpusetup-uv-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-@cache
-def read_interpreter(python: str) -> tuple[Path, ...]:
-    """What uv keeps of a Python: a new cache asks it anew, which takes uv longer than to make an
-    environment. Another environment at the same path, of the same Python, is known by it too."""
-    folder = temporary()
-    words = ("python", "find", "--quiet", "--no-project", "--no-config", python)
-    said = subprocess.run(
-        [str(uv.find_uv_bin()), *words, "--cache-dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-        check=False,
-    )
-    assert said.returncode == 0
-    return tuple(folder.glob("interpreter-*"))
 
 
 def run_uv(world: World, *words: str) -> None:
@@ -147,18 +94,6 @@ def run_uv(world: World, *words: str) -> None:
         check=False,
     )
     assert said.returncode == 0, said.stderr
-
-
-@contextmanager
-def same_place(tmp_path: Path, name: str = "world") -> Iterator[Path]:
-    """A folder that has the same path in every test of a process, so that uv knows the Python of
-    an environment in it; afterwards it lies below `tmp_path`."""
-    place = tmp_path.parent / name
-    shutil.rmtree(place, ignore_errors=True)  # what a stopped test's children wrote afterwards
-    try:
-        yield place
-    finally:
-        place.rename(tmp_path / name)
 
 
 @contextmanager

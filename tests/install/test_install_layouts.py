@@ -29,8 +29,6 @@ FORMER = {"torch/__init__.py": "", "torch/old.py": "", "nvidia/a/lib.so": "a"}
 @pytest.fixture
 def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """torch, with a file in a namespace of others, one beside its package, and a manual."""
-    # uv looks at each Python itself: some of them put packages elsewhere.
-    world.known = False
     data = f"torch-{TORCH}+cpu.data/data/share/man/man1/torch.1"
     world.add_torch("cpu", files={"nvidia/b/lib.so": "b", "top.py": "", data: "manual"})
     outside_of(world)
@@ -62,13 +60,6 @@ def plain(world: World) -> Path:
     return former(world, world.venv())
 
 
-def by_venv(world: World) -> Path:
-    venv = world.folder / "env"
-    argv = [sys.executable, "-m", "venv", "--without-pip", str(venv)]
-    subprocess.run(argv, check=True, capture_output=True)
-    return former(world, venv)
-
-
 def two_names_of_lib(world: World) -> Path:
     """As on Fedora: `lib64` is a link to `lib`."""
     venv = plain(world)
@@ -96,10 +87,6 @@ def own_base(world: World) -> Path:
     return base
 
 
-def no_environment(world: World) -> Path:
-    return former(world, own_base(world))
-
-
 def scheme_of_debian(world: World) -> Path:
     """Debian's Python installs to `dist-packages`."""
     base = own_base(world)
@@ -115,14 +102,6 @@ def scheme_of_debian(world: World) -> Path:
     )
     (library / "site-packages/sitecustomize.py").write_text(customized)
     return base
-
-
-def system_packages_with_torch(world: World) -> Path:
-    """The base has a torch, and the environment sees it."""
-    base, venv = no_environment(world), world.folder / "env"
-    words = ("-m", "venv", "--without-pip", "--system-site-packages", str(venv))
-    subprocess.run([str(base / "bin/python"), *words], check=True)
-    return venv
 
 
 # --- the forms of the former torch ----------------------------------------------------------------
@@ -166,10 +145,7 @@ def empty_list(world: World) -> Path:
 
 NEW, LEADS_OUT = (0, ""), (3, "a symbolic link leads out of it")
 LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
-    "venv": (by_venv, NEW),
-    "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
-    "no environment": (no_environment, NEW),
     "dist-packages": (scheme_of_debian, NEW),
     "an odd name": (an_odd_name, NEW),
     "names that are not UTF-8": (not_utf8, NEW),

@@ -175,27 +175,15 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
         assert install("--python", str(venv), *WANTED).exit == 0
     killed_in(phase, venv, install, monkeypatch, words)
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
-    there, journal = state_of(venv), (venv / ".gpusetup/journal.json").read_bytes()
-    root = ("--index", world.index.index_root)
+    there = state_of(venv)
     head = f"An installation into {venv} was interrupted"
-    ending = f"`gpusetup install --python {venv}` ends it first"
-    dry = ("install", "--dry-run", *root, *WANTED)
-    for only in (("resolve",), ("plan", "--params", "1B"), dry):
-        capsys.readouterr()
-        cli.main([*only])
-        said = capsys.readouterr()
-        assert head in said.err and ending in " ".join(said.err.split()), only
-        assert "Nothing to do" not in said.out, only
-    cli.main(["resolve", "--json"])
-    told = json.loads(capsys.readouterr().out)["notes"][0]
-    assert told.startswith(head) and ending in told
+    dry = install("--python", str(venv), "--dry-run", *WANTED)
+    assert dry.exit == 3 and head in " ".join(dry.err.split())
     assert cli.main(["doctor", "--json"]) == 1
-    said_by_doctor = json.loads(capsys.readouterr().out)
-    finding = said_by_doctor["findings"][0]
-    assert said_by_doctor["cause"] == finding["id"] == "install-unfinished" and finding["root"]
+    finding = json.loads(capsys.readouterr().out)["findings"][0]
+    assert finding["id"] == "install-unfinished" and finding["root"]
     assert "install --python" in finding["fix"]["commands"][0]
-    assert state_of(venv) == there
-    assert (venv / ".gpusetup/journal.json").read_bytes() == journal
+    assert state_of(venv) == there and journal_in(venv) is not None
     again = install("--python", str(venv), *words)
     assert again.err.startswith(head), again.err
     wanted = "2.0.0" if words == UNDO else f"{TORCH}+cpu"
@@ -224,17 +212,6 @@ def test_a_retry_after_a_kill_makes_the_environment_that_was_being_made(
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
     cli.main(["doctor"])
     assert "was interrupted" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("phase", ["moving", "verifying"])
-def test_the_undo_of_an_interrupted_installation_says_which_torch_is_there(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
-) -> None:
-    killed_in(phase, venv, install, monkeypatch)
-    said = install("--python", str(venv), *UNDO)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torch"] == "2.0.0"
-    assert "torch 2.0.0" in said.out and "no torch" not in said.out
 
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/chaos_install.py"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uv
 from index_server import IndexServer, build_wheel, index_server
-from installing import WANTED, Install, World, bare_environment, needs_linux
+from installing import bare_environment
 
 from gpusetup.cli import main
 
@@ -172,40 +172,3 @@ def test_uv_writes_torch_and_its_index_into_a_script(
     locked = (here / "script.py.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked
     assert not any("script.py" in word for word in answer["after"])
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[project",
-        "[project]\noptional-dependencies = 5",
-        "a = " + "[" * 5000,
-    ],
-)
-def test_a_strangers_project_file_never_ends_the_command(
-    here: Path, capsys: Out, text: str
-) -> None:
-    (here / "pyproject.toml").write_text(text)
-    assert main([*WORDS]) == 0
-    assert "uv add torch==2.5.1" in capsys.readouterr().out
-
-
-PROJECTS = {
-    "a project of uv": ("pyproject.toml", '[project]\nname = "a"\n[tool.uv]\n', True),
-    "another project": ("pyproject.toml", '[project]\nname = "a"\n', False),
-}
-
-
-@needs_linux
-@pytest.mark.parametrize("name", PROJECTS)
-def test_in_a_project_of_uv_the_plan_says_what_uv_sync_would_remove(
-    world: World, install: Install, name: str
-) -> None:
-    file, text, is_said = PROJECTS[name]
-    world.add_torch("cpu")
-    Path(file).write_text(text)
-    said = install("--venv", ".venv", *WANTED, "--dry-run")
-    assert said.exit == 0, said.err
-    shown = " ".join(said.out.split())
-    assert ("the next `uv sync` there removes" in shown) == is_said
-    assert ("gpusetup install --project" in shown) == is_said

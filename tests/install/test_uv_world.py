@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from index_server import Fault, build_wheel
-from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, state_of, versions_in
+from index_server import build_wheel
+from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, versions_in
 
 pytestmark = needs_linux
 
@@ -79,20 +79,6 @@ def test_a_project_that_somebody_planted_decides_no_index(
     assert world.index.asked_for("*/evil/*") == 0
 
 
-def test_a_file_in_the_working_folder_makes_uv_write_nothing(
-    world: World, install: Install
-) -> None:
-    venv, home = world.venv("env"), world.folder / "home"
-    (home / "requirements.txt").write_text("precious\n")
-    lines = 'output-file = "requirements.txt"\ntarget = "elsewhere"\ngenerate-hashes = true\n'
-    (home / "pyproject.toml").write_text(f"[tool.uv.pip]\n{lines}")
-    before = state_of(home)
-    done = install("--python", str(venv), *WANTED)
-    assert done.exit == 0, done.err
-    assert state_of(home) == before
-    assert {"torch", "filelock", "typing-extensions"} <= versions_in(venv).keys()
-
-
 def test_an_index_of_the_folder_counts_and_its_files_are_shown(
     world: World, install: Install
 ) -> None:
@@ -134,17 +120,6 @@ def test_a_setting_of_uv_fails_no_installation(
     assert not Path("must-not-be.txt").exists()
 
 
-@pytest.mark.parametrize("way", ["UV_CONSTRAINT", "UV_OVERRIDE"])
-def test_constraints_and_overrides_of_the_person_count(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    (world.folder / "limits.txt").write_text("typing-extensions<4.10  # old\n")
-    monkeypatch.setenv(way, str(world.folder / "limits.txt"))
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
-
-
 # --- where a package came from --------------------------------------------------------------------
 
 
@@ -162,18 +137,6 @@ def test_the_plan_names_every_host_without_its_login(
     assert host in hosts and "localhost" in hosts
     assert f"your index: {host}" in " ".join(said.err.split())
     assert "geheim" not in said.err + said.out
-
-
-def test_the_host_that_a_file_is_redirected_to_is_shown(world: World, install: Install) -> None:
-    wheel = world.wheel("filelock", "3.20.0")
-    world.index.add("elsewhere", wheel)
-    there = f"http://127.1:{world.index.port}/elsewhere/filelock/{wheel.name}"
-    redirect = Fault(status=302, headers={"Location": there})
-    world.index.faults[f"/simple/filelock/{wheel.name}"] = redirect
-    said = install("--venv", "env", *WANTED, "--dry-run")
-    assert said.exit == 0, said.err
-    (hosts,) = [line for line in said.out.splitlines() if line.startswith("  hosts ")]
-    assert "127.1" in hosts
 
 
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(
@@ -215,14 +178,6 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
 
 
 # --- answers of any length, and mirrors that lack a release ---------------------------------------
-
-
-def test_a_message_of_any_length_ends_with_short_lines(world: World, install: Install) -> None:
-    word = "filelock" + ",".join(f"!=1.{number}" for number in range(4_000))
-    world.add_default("mine", "1.0", requires=(word, f"typing-extensions[{'a' * 20_000}]>=99"))
-    said = install("--venv", "env", *WANTED, "mine")
-    assert said.exit in (1, 3) and not Path("env").exists()
-    assert max(map(len, said.err.split("\n"))) < 1_000
 
 
 def test_a_range_gets_the_newest_torch_that_the_mirror_has(world: World, install: Install) -> None:

@@ -197,7 +197,7 @@ RUNS: dict[str, Run] = {
         "input-starved/storage faster-storage", (gpu(loop(0.1, 0.6)),),
         tree(12, workers=8, each=9, io={READS: 2e7, BLOCKED: 5})),
     "a network file system": Run(
-        "input-starved/network faster-storage", (gpu(loop(0.4, 0.7)),),
+        "input-starved/storage faster-storage", (gpu(loop(0.4, 0.7)),),
         tree(15, workers=8, each=9, io={INPUTS: 11e7, BLOCKED: 5}), host={RECEIVES: 10e7}),
     "the machine swaps": Run(
         "memory-tight/host-memory use-less-host-memory", (gpu(loop(0.15, 0.9)),),
@@ -247,10 +247,10 @@ RUNS: dict[str, Run] = {
     "CPU: others use it up": Run(
         "cpu-bound/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
     "CPU: others leave it a part of a core": Run(
-        "cpu-bound/cores free-the-cpu", (), tree(9, cores=2, runnable_processes=1), others=191,
+        "cpu-bound/cores free-the-cpu", (), tree(9, cores=2), others=191,
         cores=2),
     "CPU: it sleeps beside others": Run(
-        "idle/waits see-where-it-waits", (), tree(2, cores=2, runnable_processes=0), others=198,
+        "idle/waits see-where-it-waits", (), tree(2, cores=2), others=198,
         cores=2),
     "CPU: workers rest beside others": Run(
         "input-starved/each-step fetch-in-advance", (), tree(16, workers=2, each=1, cores=2),

@@ -34,9 +34,6 @@ def recorded_runs(run: str = FIRST_RUN) -> dict[str, list[dict[str, Any]]]:
     return runs
 
 
-def recording(workload: str, folder: Path, run: str = FIRST_RUN) -> Path:
-    """The recording of one workload as a file."""
-    file = folder / f"{workload}.jsonl"
-    lines = (json.dumps(document) for document in recorded_runs(run)[workload])
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return file
+def recorded(workload: str, run: str = FIRST_RUN) -> str:
+    """The recording of one workload as text."""
+    return "".join(json.dumps(document) + "\n" for document in recorded_runs(run)[workload])

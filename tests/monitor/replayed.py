@@ -1,4 +1,5 @@
-"""Judges a text that nvidia-smi printed, as a person does: `gpusetup monitor --replay FILE`."""
+"""Judges a text that nvidia-smi printed, as a person does: `gpusetup monitor --replay FILE`. No
+verdict on any of the tests' recordings contradicts a figure that is printed with it."""
 
 from __future__ import annotations
 
@@ -25,10 +26,32 @@ def judge_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
         capsys.readouterr()
         assert cli.main([*question, "--json", *after]) == 0
         summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert contradictions(summary) == [], summary["evidence"]
         assert cli.main([*question, *after]) == 0
         return {**summary, "text": capsys.readouterr().out}
 
     return judge
+
+
+def contradictions(summary: Mapping[str, Any]) -> list[str]:
+    """What a good verdict would contradict: a working GPU that is throttled, or that hardly
+    works, and a command that failed."""
+    if summary["verdict"] != "good":
+        return []
+    found = []
+    for gpu in summary["gpus"]:
+        for reason, share in gpu["throttled"].items():
+            is_normal = reason in ("gpu_idle", "sw_power_cap", "power_violation")
+            if share >= 0.1 and not is_normal:
+                found.append(f"GPU {gpu['index']} is throttled by {reason}")
+            if "nothing slows it down" in summary["evidence"] and reason != "gpu_idle" and share:
+                found.append(f"{reason} is in the figures, and nothing slows it down")
+    uses = [gpu["utilization_percent"] for gpu in summary["gpus"]]
+    if all(use is None or use["mean"] < 50 for use in uses):
+        found.append("no GPU works half of the time")
+    if summary["exit"]:
+        found.append("the command failed")
+    return found
 
 
 def verdict_and_step(summary: Mapping[str, Any]) -> str:

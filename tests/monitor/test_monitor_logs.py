@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
+from replayed import Judge
 
 from gpusetup import cli
-from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.smi_logs import log_that_begins
 from gpusetup.monitor.summary import summarise
-
-
-def judged(lines: Iterator[str]) -> Summary:
-    log = log_that_begins(next(lines))
-    assert log is not None
-    return summarise(RunTally(log.samples(lines, 1.0)))
-
 
 COLUMNS = (
     "timestamp, index, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], "
@@ -53,7 +45,9 @@ def test_a_log_without_times_says_what_is_assumed(
     )
 )  # fmt: skip
 def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
-    judged(iter((COLUMNS, *lines)))
+    log = log_that_begins(COLUMNS)
+    assert log is not None
+    summarise(RunTally(log.samples(lines, 1.0)))
 
 
 SPINS, RESTS = "100, 0, 60000, 81920, 38, 92, 400, 1410", "0, 0, 60000, 81920, 38, 62, 400, 1410"
@@ -70,13 +64,13 @@ SPINS, RESTS = "100, 0, 60000, 81920, 38, 92, 400, 1410", "0, 0, 60000, 81920, 3
     ],
 )
 def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
-    gpus: list[str], verdict: str
+    gpus: list[str], verdict: str, judged: Judge
 ) -> None:
     lines = (
         f"2025/11/18 10:12:{n:02d}.000, {index}, NVIDIA A100-SXM4-80GB, {later if n > 1 else COOL}"
         for n in range(60)
         for index, later in enumerate(gpus)
     )
-    summary = judged(iter((COLUMNS, *lines)))
-    assert f"{summary.verdict}/{summary.cause}" == verdict
-    assert ("a rank waits in a collective" in summary.evidence) == (len(gpus) > 1)
+    summary = judged("\n".join((COLUMNS, *lines)) + "\n")
+    assert f"{summary['verdict']}/{summary['cause']}" == verdict
+    assert ("a rank waits in a collective" in summary["evidence"]) == (len(gpus) > 1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from replayed import Judge, report
+from each_row import each
+from replayed import Judge, report, verdict_and_step
 
 BANNER = """\
 +-----------------------------------------------------------------------------------------+
@@ -109,3 +110,27 @@ def test_of_several_gpus_the_one_that_works_little_is_told(judged: Judge) -> Non
     text = BANNER + "\n".join((*row, *second)) + "\n"
     summary = judged(text)
     assert summary["verdict"] == "bursty" and summary["evidence"].startswith("GPU 0: ")
+
+
+REASONS = """\
+    Clocks Event Reasons
+        SW Power Cap                      : Not Active
+        HW Slowdown                       : {0}
+            HW Thermal Slowdown           : {0}
+        SW Thermal Slowdown               : Not Active
+"""
+
+
+@each(
+    "slowdown, heat, clock, said",
+    [
+        ("Active", 91, 700, "throttled/heat cool"),
+        ("Active", 78, 1380, "throttled/heat cool"),
+        ("Not Active", 70, 1380, "good/ none"),
+    ],
+)
+def test_one_report_of_a_busy_card(
+    slowdown: str, heat: int, clock: int, said: str, judged: Judge
+) -> None:
+    summary = judged(report(98, heat=heat, clock=clock, more=REASONS.format(slowdown)))
+    assert verdict_and_step(summary) == said, summary["text"]

@@ -59,7 +59,7 @@ def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Jud
 
 def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
     summary = judged(log(WORK * 40 + REST * 40))
-    assert verdict_and_step(summary) == "good/ see-how-it-ended"
+    assert verdict_and_step(summary) == "bursty/hang see-where-it-waits"
     assert "nothing ran in the last 159 s" in summary["evidence"]
 
 
@@ -71,21 +71,11 @@ def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
     assert verdict_and_step(summary) == "good/ none", summary["evidence"]
 
 
-@each(
-    "work, pause, times, last, said",
-    [
-        (58, 17, 4, 17, "bursty/pauses shorter-pauses"),
-        (58, 17, 4, 9, "bursty/pauses shorter-pauses"),
-        (60, 7, 4, 7, "good/ none"),
-    ],
-)
-def test_regular_pauses_are_told_and_the_last_one_counts(
-    work: int, pause: int, times: int, last: int, said: str, judged: Judge
-) -> None:
-    turns = ([98] * work + [0] * pause) * (times - 1) + [98] * work + [0] * last
-    summary = judged(log(turns))
+@each("work, pause, said", [(58, 17, "bursty/pauses shorter-pauses"), (60, 7, "good/ none")])
+def test_regular_pauses_are_told(work: int, pause: int, said: str, judged: Judge) -> None:
+    summary = judged(log(([98] * work + [0] * pause) * 4))
     assert verdict_and_step(summary) == said, summary["evidence"]
-    assert f"paused {times} times" in summary["text"]
+    assert "paused 3 times" in summary["text"]
     assert "between its pauses" in summary["evidence"] or said.startswith("bursty")
 
 

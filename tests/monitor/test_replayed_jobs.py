@@ -101,9 +101,9 @@ def test_several_gpus_of_one_job_without_a_command(
 
 @each(
     "share_of_the_server, said",
-    [(None, "good/ see-whose-they-are"), (0, "good/ none"), (45, "throttled/others free-the-card")],
+    [(None, "good/ see-whose-they-are"), (45, "throttled/others free-the-card")],
 )
-def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
+def test_a_server_beside_a_training_is_named(
     share_of_the_server: int | None, said: str, judged: Judge
 ) -> None:
     processes = [

@@ -23,7 +23,6 @@ ON_ONE = ("--model", "qwen3-8b", "--gpu", "RTX 3090")
 SCREENS: dict[str, tuple[str, ...]] = {
     "one-gpu": ON_ONE,
     "measured": ("--model", "qwen3-8b", "--context", "32768", *A100X4),
-    "beyond-native": ("--model", "qwen3-8b", "--context", "61440", "--gpu", "H20", "--gpus", "6"),
     "ddp": ("--params", "124M", "--dtype", "fp32", "--amp", "bf16", "--batch", "2048",
             "--gpus", "8", "--gpu-mem", "8GiB"),
     "laptop": ("--from", "rtx3050-laptop", "--model", "qwen3-0.6b", "--context", "1024"),
@@ -80,9 +79,7 @@ HEAD = "gpu,num_gpus,model,max_model_len\n"
     [
         ("", "needs the columns num_gpus, model"),
         (f"{HEAD}H20,two,qwen3-8b,1\n", "line 2: num_gpus is 'two'"),
-        (f"{HEAD}H20,1,qwen9,1\n", "line 2: No model is called 'qwen9'"),
         ("gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n", "gpu_mem_gb says 141"),
-        (f"{HEAD},1,gpt2,1\n", "gpu_mem_gb is ''"),
         (f"{HEAD}{'x' * 200_000}", "is not a CSV file of jobs"),
     ],
 )
@@ -143,14 +140,11 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
     "words, said",
     [
         ((*MODEL, *A100X4, "--sp", "3"), "must divide both the 4 GPUs and the 32 heads"),
-        (("--model", "qwen-8b", *H20), "No model is called 'qwen-8b'"),
         ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
         ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
         ((*MODEL, *H20, "--gpu-mem", "4GiB"), "--gpu-mem: not allowed with argument --gpu"),
-        ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         ((*MODEL, *H20, "--quantize", "nf4"), "not trained themselves"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
-        (("--params", "7x", *H20), "is not a number of parameters"),
         (
             ("--cells", "cells.csv", "--optimizer", "sgd"),
             "`--optimizer` has no effect with `--cells`",
@@ -209,19 +203,6 @@ def test_a_documented_command_answers_yes(line: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("size", "vocabulary"), [("40k", "no vocabulary"), ("124M", "vocabulary of 50,257")]
-)
-def test_a_number_of_parameters_is_close_and_says_its_shape(
-    size: str, vocabulary: str, planned: Any
-) -> None:
-    words = ("--params", size, "--batch", "32", "--context", "128", "--gpu-mem", "180GiB")
-    document = planned(*words)
-    assert document["confidence"] == "close"
-    assert document["close_because"] == "the model's shape is assumed (`--params`)"
-    assert any(vocabulary in line for line in document["advice"])
-
-
-@pytest.mark.parametrize(
     ("words", "reason"),
     [
         ("--model gpt2 --context 1024 --batch 8 --amp bf16 --gpu-mem 80GiB", None),
@@ -253,16 +234,6 @@ def test_weights_in_a_name_are_the_format_of_the_base(planned: Any) -> None:
     assert small["memory_gib"]["states"] < 0.6 * whole["memory_gib"]["states"]
 
 
-@pytest.mark.parametrize(("text", "gpus"), [("8x H100", 8), ("2 x RTX 3090", 2)])
-def test_a_gpu_is_named_with_its_number(text: str, gpus: int, planned: Any) -> None:
-    assert planned("--model", "qwen3-0.6b", "--batch", "8", "--gpu", text)["gpus"] == gpus
-
-
-@pytest.mark.parametrize("text", ["4090", "RTX 3080", "5070 Ti"])
-def test_a_card_is_found_by_what_people_call_it(text: str, planned: Any) -> None:
-    assert planned("--model", "qwen3-0.6b", "--gpu", text)["memory_gib"]["capacity"] > 0
-
-
 def test_a_method_counts_what_it_holds_beside_the_policy(planned: Any) -> None:
     words = ("--model", "qwen2.5-1.5b", "--context", "1024", "--batch", "2", "--gpu", "H200")
     by_method = {
@@ -272,15 +243,6 @@ def test_a_method_counts_what_it_holds_beside_the_policy(planned: Any) -> None:
     assert by_method["sft"] < by_method["dpo"] < by_method["ppo"]
     assert planned(*words, "--method", "grpo")["confidence"] == "close"
     assert "No method" in planned(*words, "--method", "magic")["message"]
-
-
-def test_gemma_3_keeps_its_scores_in_trainers_on_transformers(planned: Any) -> None:
-    """Published: 67 GB of an A100 for the 4B model, whole, with 16,384 tokens in axolotl."""
-    words = ("--model", "gemma-3-4b-it", "--context", "16384", "--batch", "1", "--gpu", "H200")
-    memory = planned(*words, "--trainer", "axolotl")["memory_gib"]
-    assert memory["reserved"] == pytest.approx(67 * 1e9 / 2**30, rel=0.15)
-    flash = planned(*words, "--trainer", "axolotl", "--attention", "flash")["memory_gib"]
-    assert flash["total"] < 0.7 * memory["total"]
 
 
 def test_no_tick_where_an_older_version_needs_more_than_the_card_has(planned: Any) -> None:

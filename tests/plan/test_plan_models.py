@@ -10,12 +10,11 @@ import pytest
 from each_row import each
 
 from gpusetup.cli import main
-from gpusetup.errors import BadInput, GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
     model_named,
     model_table,
-    parameter_count,
     shape_or_assumed,
     size_in_name,
 )
@@ -95,13 +94,10 @@ def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) 
     "words, said",
     [
         (("--model", "my-own-thing-3b"), "--model path/to/config.json"),
-        (("--model", "my-own-thing-3b"), "--params 3B"),
         (("--model", "quen3-8b"), "similar known names: Qwen3-8B"),
         (("--model", "some-lab/Thing"), "hf download some-lab/Thing config.json"),
         (("--model", "microsoft/resnet-50"), "has no attention layers"),
-        (("--model", "yolov8n"), "--batch-size --code train:build"),
         (("--model", "sdxl"), "is a diffusion model"),
-        (("--model", "Wan-AI/Wan2.1-T2V-14B-Diffusers"), "is a diffusion model"),
     ],
 )
 def test_a_name_without_a_number_hears_why_and_what_to_do(
@@ -109,12 +105,6 @@ def test_a_name_without_a_number_hears_why_and_what_to_do(
 ) -> None:
     assert main(["plan", *words, "--gpu-mem", "24GiB"]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
-
-
-@each("text", ["", "7x", "-1B", "8", "900000T"])
-def test_absurd_sizes_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parameter_count(text)
 
 
 # --- by config.json -------------------------------------------------------------------------------
@@ -136,11 +126,6 @@ DEEPSEEK_V3 = {
     "num_experts_per_tok": 8, "first_k_dense_replace": 3, "vocab_size": 129280,
     "rms_norm_eps": 1e-6, "max_position_embeddings": 163840,
 }  # fmt: skip
-MAMBA2 = {
-    "model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128,
-    "head_dim": 64, "state_size": 128, "n_groups": 8, "expand": 2, "conv_kernel": 4,
-    "vocab_size": 32768, "tie_word_embeddings": False, "rms_norm": True, "layer_norm_epsilon": 1e-5,
-}  # fmt: skip
 VIT = {
     "model_type": "vit", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
     "intermediate_size": 3072, "image_size": 224, "patch_size": 16, "num_channels": 3,
@@ -159,7 +144,6 @@ GEMMA3 = {
     [
         (QWEN3_NEXT, 79.67e9, True),
         (DEEPSEEK_V3, 671.03e9, False),
-        (MAMBA2, 7.285e9, True),
         (VIT, 86.57e6, False),
         (GEMMA3, 4.30e9, False),
     ],
@@ -176,17 +160,17 @@ def test_layers_are_counted_by_the_usual_keys(
 @each(
     "changes, said",
     [
-        ({"model_type": "jamba"}, "does not count layers of the kind"),
         ({"hybrid_override_pattern": "M-M*-"}, "does not count layers of the kind"),
         ({"layer_types": ["conv", "full_attention"]}, "does not count layers of the kind"),
-        ({"model_type": "mamba", "num_heads": 0}, "does not count layers of the kind"),
+        ({"model_type": "mamba2", "state_size": 128}, "does not count layers of the kind"),
+        ({"model_type": "granitemoehybrid", "mamba_n_heads": 8}, "does not count layers of the"),
         ({"hidden_size": None}, "has no `hidden_size`"),
         ({"vocab_size": None}, "has no `vocab_size`"),
     ],
 )
 def test_layers_that_are_not_counted_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(GpuSetupError, match=said):
-        shape_of({**MAMBA2, **changes})
+        shape_of({**QWEN3_NEXT, **changes})
 
 
 @each(
@@ -195,29 +179,20 @@ def test_layers_that_are_not_counted_are_refused(changes: dict[str, Any], said: 
         {"num_hidden_layers": 10**9 - 1},
         {"hidden_size": ["wide", 7]},
         {"layer_types": [None] * 3, "mlp_ratio": "wide"},
-        {"attn_layer_indices": 3},
-        {"attn_layer_period": "often", "attn_layer_offset": []},
+        {"full_attention_interval": "often"},
     ],
 )
 def test_a_config_of_a_stranger_is_counted_or_refused(changes: dict[str, Any]) -> None:
-    for config in (QWEN3_NEXT, DEEPSEEK_V3, MAMBA2, VIT):
+    for config in (QWEN3_NEXT, DEEPSEEK_V3, VIT):
         try:
             assert shape_of({**config, **changes}).parameters > 0
         except GpuSetupError as problem:
             assert len(problem.message) < 300
 
 
-@each("text", ["", "{", "[1, 2]", "\udcff"])
-def test_a_broken_config_is_bad_input(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadInput):
-        model_named(str(file))
-
-
 def test_a_hybrid_never_gets_a_tick(tmp_path: Path, planned: Any) -> None:
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(MAMBA2), encoding="utf-8")
+    file.write_text(json.dumps(QWEN3_NEXT), encoding="utf-8")
     hybrid = planned("--model", str(tmp_path), "--lora", "8", "--gpu-mem", "900GiB")
     assert hybrid["fits"] and hybrid["confidence"] == "close"
 

@@ -26,14 +26,6 @@ def test_every_machine_says_what_it_is_and_is_kept_once(folder: Path) -> None:
                 if (folder / name).exists()]) == 1  # fmt: skip
 
 
-def test_a_tool_environment_leaves_python_unknown_and_says_why() -> None:
-    snapshot = played(next(folder for folder in FOLDERS if folder.name.endswith("pipx")))
-    assert snapshot.python.executable is None
-    assert snapshot.torch.installed is None
-    problem = next(r.problem for r in snapshot.readings if r.source == "target")
-    assert problem is not None and "pipx" in problem
-
-
 def test_what_a_tape_does_not_hold_is_unknown_and_never_a_crash() -> None:
     for family in ("linux", "windows", "macos"):
         snapshot = read_machine(ReplaySystem(Tape(family=family)))

@@ -6,9 +6,8 @@ import pytest
 from tapes import ReplaySystem, Tape, system
 
 from gpusetup.model.machine import Python
-from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
-from gpusetup.probe.host import read_memory, read_os
+from gpusetup.probe.host import read_os
 from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import library_events, runtime_events
 from gpusetup.system.system import Stat
@@ -62,23 +61,6 @@ def test_the_kind_of_container(files: dict[str, str], environ: dict[str, str], k
     assert read_container(system(files, environ=environ)).container.kind == kind
 
 
-@pytest.mark.parametrize(
-    ("files", "environ", "path"),
-    [
-        (
-            {"/usr/local/cuda/compat/libcuda.so.1": ""},
-            {"LD_LIBRARY_PATH": "/x:/usr/local/cuda/compat"},
-            "/usr/local/cuda/compat",
-        ),
-        ({}, {"LD_LIBRARY_PATH": "/usr/local/cuda/compat"}, None),
-    ],
-)
-def test_a_compat_library_counts_where_the_loader_finds_it(
-    files: dict[str, str], environ: dict[str, str], path: str | None
-) -> None:
-    assert read_container(system(files, environ=environ)).container.cuda_compat_path == path
-
-
 # --- the environment ------------------------------------------------------------------------------
 
 
@@ -97,24 +79,6 @@ def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
         ("foreign-library", "/opt/cudnn/lib", "libcudnn.so libcudnn_ops_infer.so"),
         ("libcuda-stub", "/usr/local/cuda/lib64/stubs/", "libcuda.so"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("files", "limit"),
-    [
-        ({"/sys/fs/cgroup/memory.max": "max\n"}, None),
-        (
-            {
-                "/proc/self/cgroup": "0::/job/7\n",
-                "/sys/fs/cgroup/job/7/memory.max": "1073741824\n",
-                "/sys/fs/cgroup/memory.max": "max\n",
-            },
-            GIB,
-        ),
-    ],
-)
-def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
-    assert read_memory(system(files)).cgroup_limit_bytes == limit
 
 
 @pytest.mark.parametrize(

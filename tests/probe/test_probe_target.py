@@ -122,15 +122,3 @@ def test_a_broken_interpreter_is_a_problem_and_no_crash(tmp_path: Path) -> None:
     target = choose_target(System(), str(tmp_path / "env"))
     assert target.problem is not None and "exit 7" in target.problem
     assert target.record.version == "3.9.1"
-
-
-# --- the facts of the target ----------------------------------------------------------------------
-
-
-def test_only_an_interpreter_outside_of_environments_can_be_externally_managed() -> None:
-    marker = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
-    facts = {**OWN, "prefix": "/usr", "executable": "/usr/bin/python3"}
-    machine = system({"/usr/bin/python3": ""}, facts={**facts, "externally_managed": marker})
-    assert choose_target(machine).record.externally_managed is True
-    inside = system(OWN_FILES, facts={**OWN, "externally_managed": None})
-    assert choose_target(inside).record.externally_managed is False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -88,17 +86,3 @@ def test_wrong_words_end_with_a_line_and_a_code(
     printed = capsys.readouterr()
     assert said in printed.err
     assert printed.out == "" and "Traceback" not in printed.err
-
-
-# --- cost -----------------------------------------------------------------------------------------
-
-HEAVY = ("torch", "numpy", "rich", "requests", "pynvml", "platformdirs", "hypothesis")
-
-
-def test_reading_the_machine_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from gpusetup.cli import main; main(['snapshot', '--json'])\n"
-        f"print([n for n in {HEAVY!r} if n in sys.modules], file=sys.stderr)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert said.stderr.strip() == "[]"

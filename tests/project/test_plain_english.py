@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -33,56 +32,32 @@ BANNED = {
 }
 """What to write, and what the test finds in its place."""
 
-WORDS = re.compile(r"[A-Za-z]{2,}")
 PATTERN = re.compile(r"\\[bsdw.(]|\(\?|\[\^|\.\*")
-CODE = re.compile(r"`[^`]*`")
+CODE = re.compile(r"(?s)```.*?```|`[^`]*`")
 NOT_OURS = {"gpusetup/redaction/harmless.py", "docs/reference/glossary.md"}
 """A list of names, and the page that lists the banned words."""
 
 
-def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Each string of a module with its line; the gaps of an f-string read `X`."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    parts = {id(part) for node in formatted for part in node.values}
-    for node in formatted:
-        yield (
-            node.lineno,
-            "".join(
-                ast.literal_eval(part) if isinstance(part, ast.Constant) else "X"
-                for part in node.values
-            ),
-        )
-    for one in ast.walk(tree):
-        is_shown = isinstance(one, ast.Constant) and id(one) not in docstrings | parts
-        if is_shown and isinstance(value := getattr(one, "value", None), str):
-            yield getattr(one, "lineno", 0), value
-
-
 @cache
-def prose(path: Path) -> list[tuple[int, str]]:
-    """The sentences of a file without the code in them, each with its line."""
-    return [(line, CODE.sub("`X`", text)) for line, text in sentences(path)]
-
-
-def sentences(path: Path) -> Iterator[tuple[int, str]]:
+def prose(path: Path) -> list[str]:
+    """The sentences of a file without the code in them: of a module, the strings of four words or
+    more that are neither docstrings nor patterns."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        tree = ast.parse(text)
-        shown = literals(tree)
-        for line, value in shown:
-            if len(WORDS.findall(value)) >= 4 and not PATTERN.search(value):
-                yield line, value
-        if path.name == "api.py":
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                    yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
-        return
-    in_code = False
-    for line, value in enumerate(text.splitlines(), 1):
-        in_code ^= value.startswith("```")
-        if not in_code:
-            yield line, value
+    if path.suffix == ".md":
+        return CODE.sub("`X`", text).splitlines()
+    tree = ast.parse(text)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    shown = (
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in docstrings or path.name == "api.py"
+    )
+    return [
+        CODE.sub("`X`", value)
+        for value in shown
+        if len(re.findall(r"[A-Za-z]{2,}", value)) >= 4 and not PATTERN.search(value)
+    ]
 
 
 PAGES = [
@@ -95,11 +70,10 @@ PAGES = [
 @pytest.mark.parametrize("instead", BANNED)
 def test_no_text_has_a_banned_word(instead: str) -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{line}: {match.group()!r}"
+        f"{path.relative_to(ROOT)}: {match.group()!r} in {text!r}"
         for path in PAGES
         if path.relative_to(ROOT).as_posix() not in NOT_OURS
-        for line, text in prose(path)
-        for match in [re.search(BANNED[instead], text)]
-        if match
+        for text in prose(path)
+        if (match := re.search(BANNED[instead], text))
     ]
     assert not found, f"write: {instead}\n" + "\n".join(found)

@@ -100,9 +100,9 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("compiler-too-new", "/opt/cuda/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! gcc versions later than 9 are not supported!"),
     # --- compiled parts: missing, not built, too old
     ("extension-not-built", "    ext = importlib.import_module('mmcv.' + name)\nModuleNotFoundError: No module named 'mmcv._ext'"),
-    ("build-without-gpu", '  File "/srv/torch/utils/cpp_extension.py", line 1951, in _get_cuda_arch_flags\n    arch_list[-1] += \'+PTX\'\nIndexError: list index out of range'),
+    ("extension-not-built", '  File "/srv/torch/utils/cpp_extension.py", line 1951, in _get_cuda_arch_flags\n    arch_list[-1] += \'+PTX\'\nIndexError: list index out of range'),
     ("cxx-standard-too-old", "src/nms_cuda.cpp:3:10: fatal error: THC/THC.h: No such file or directory"),
-    ("ninja-missing", "RuntimeError: Ninja is required to load C++ extensions"),
+    ("compiler-missing", "RuntimeError: Ninja is required to load C++ extensions"),
     ("cxx-standard-too-old", "/srv/torch/include/ATen/ATen.h:4:2: error: #error C++17 or later compatible compiler is required to use ATen."),
     ("gpu-too-old-for-flash-attention", "RuntimeError: FlashAttention only supports Ampere GPUs or newer."),
     ("no-kernel-image", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid"),
@@ -119,7 +119,6 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("nccl-p2p-failure", "RuntimeError: CUDA error: peer access is not supported between these two devices"),
     # --- other makers, nothing to use
     ("windows-path-too-long", "ninja: error: Stat(C:/Users/me/AppData/Local/Temp/build/flash_api.obj): Filename longer than 260 characters"),
-    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
     ("uvm-missing", "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/5.15.0-113-generic"),
     ("hybrid-gpu-off", "$ envycontrol --query\nintegrated"),
     ("container-cdi-unresolvable", "Error: setting up CDI devices: unresolvable CDI devices [nvidia.com/gpu=0](http://nvidia.com/gpu=0)"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup import cli
-from gpusetup.install.planning import as_served
+from gpusetup.install.planning import with_size
 from gpusetup.uv.question import Wheel
 
 
@@ -51,7 +51,7 @@ ANSWERS = {
 def test_a_server_that_tells_no_size_in_an_odd_way_fails_no_plan(name: str) -> None:
     with raw_server(ANSWERS[name]) as address:
         wheel = Wheel(name="a", version="1", filename="a.whl", url=f"{address}/a.whl")
-        assert as_served(wheel, None, set()).size_bytes is None
+        assert with_size(wheel, None, set()).size_bytes is None
 
 
 @pytest.mark.parametrize(

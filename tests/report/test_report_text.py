@@ -88,9 +88,7 @@ def test_a_picture_is_binary_and_utf_16_is_not() -> None:
     assert not is_binary("NVIDIA-SMI 535.104.05".encode("utf-16"))
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
 def test_the_usual_encodings(encoding: str) -> None:
     text = "Ça ne marche pas: libcudart.so.12 à l’écran, NVIDIA-SMI 535.104.05 pas là"
     assert decode(text.encode(encoding)) == text

@@ -266,7 +266,7 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
         ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
          "GPU: AMD Radeon RX 6600 XT (gfx1032)",
          "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
-         "|to set HSA_OVERRIDE_GFX_VERSION permanently, add the `export` line to ~/.bashrc", "GPU; HIP error"),
+         "|to set HSA_OVERRIDE_GFX_VERSION permanently", "GPU; HIP error"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
         # --- a Dockerfile ---

@@ -89,11 +89,6 @@ def libraries() -> Path:
     return folder
 
 
-def compiled(source: str, library: Path, *flags: str) -> None:
-    """One library of another make: `-DWITHOUT_INIT` leaves cuInit out of libcuda."""
-    _compile((*(compiler() or ()), *flags), HERE / source, library)
-
-
 def program(source: str, place: Path) -> None:
     """A program beside the libraries: `helper.c` is what a driver's library starts."""
     libraries()

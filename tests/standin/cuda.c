@@ -28,7 +28,6 @@ static int nvml_place(int ordinal) {
     return part ? atoi(part) : 0;
 }
 
-#ifndef WITHOUT_INIT
 EXPORT int cuInit(unsigned int flags) {
     int code;
     (void)flags;
@@ -37,7 +36,6 @@ EXPORT int cuInit(unsigned int flags) {
     initialised = code == SUCCESS;
     return code;
 }
-#endif
 EXPORT int cuDriverGetVersion(int *version) {
     *version = (int)state_number("cuda.version", 0);
     return SUCCESS;

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from each_row import each
 
 from gpusetup import cli
 from gpusetup.model.units import GIB
@@ -107,11 +106,6 @@ def test_what_gained_is_written_and_the_rest_is_left(run: Run, tmp_path: Path) -
     assert paper.asked[0]["batch"] == 32
 
 
-def test_the_screen_of_a_table(run: Run, same_as_file: Same) -> None:
-    paper = Paper()
-    same_as_file(screen(run(paper)[1]), SCREENS / "benchmark.screen.txt")
-
-
 def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(
     run: Run, same_as_file: Same
 ) -> None:
@@ -125,30 +119,6 @@ def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(
             return 100.0
 
     same_as_file(screen(run(Compiler())[1]), SCREENS / "benchmark-none.screen.txt")
-
-
-@each(
-    "speeds, spread, kept",
-    [
-        ((100.0, 140.0, 100.0), 2.0, True),
-        ((100.0, 140.0, 139.0), 2.0, False),  # the base was disturbed when it ran first
-        ((100.0, 140.0, 100.0), 40.0, True),  # 80 to 120 beside 112 to 168, but three times so
-        ((100.0, 140.0, 100.0), None, False),  # one step
-        ((100.0, 102.0, 100.0), 0.0, False),
-    ],
-)
-def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_twice(
-    speeds: tuple[float, ...], spread: float | None, kept: bool, request: pytest.FixtureRequest
-) -> None:
-    class Drawn(Paper):
-        def speed(self, job: dict[str, Any]) -> float:
-            first = self.asked.count(job) < 2
-            return speeds[1] if job["amp"] and not job["compile"] else speeds[0 if first else 2]
-
-    paper = Drawn()
-    paper.spread = spread
-    out = screen(request.getfixturevalue("run")(paper)[1])
-    assert ("±" in out) is (spread is not None) and ("bf16, kept" in out) is kept
 
 
 def test_a_broken_loss_leaves_mixed_precision_out(run: Run) -> None:
@@ -167,28 +137,3 @@ def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(run: Run) -> None:
     code, out = run(Interrupted(), "-o", "out.yaml")
     assert code == 130 and "interrupted: this is the best so far" in out
     assert Path("out.yaml").read_bytes() == TUNED
-
-
-COMPILED = "`model = torch.compile(model)` in the code"
-
-
-@each(
-    "config, written, said",
-    [
-        (CONFIG, b"compile_model: true", ()),
-        (b"batch_size: 64\n", b"", (COMPILED, "torch.bfloat16): loss")),
-        (b"per_device_train_batch_size: 128\n", b"torch_compile: true\n", ()),
-    ],
-)  # fmt: skip
-def test_a_gain_without_a_key_in_the_config_is_said_with_the_line_to_add(
-    config: bytes, written: bytes, said: tuple[str, ...], request: pytest.FixtureRequest
-) -> None:
-    class Gains(Paper):
-        def speed(self, job: dict[str, Any]) -> Any:
-            return super().speed({**job, "compile": False}) * (1 + job["compile"])
-
-    _, out = request.getfixturevalue("run")(Gains(), "-o", "o.yaml", "--json", config=config)
-    words = json.loads(out)["recommendations"]
-    assert written in Path("o.yaml").read_bytes() or not written
-    assert all(any(line in word for word in words) for line in said)
-    assert said or not any("no key for it" in word for word in words)

@@ -7,12 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 from each_row import each
 
 from gpusetup.cli import main
-from gpusetup.commands.documents import schema_of
 
 HERE = Path(__file__).resolve().parents[1]
 SCREENS = HERE / "rendered" / "tune"
@@ -43,12 +41,11 @@ def test_the_screen_shows_each_change_and_why(
     assert config.read_bytes() == GUIDE
 
 
-def test_the_document_is_the_schema_and_nothing_is_written(
+def test_the_document_has_each_change_and_nothing_is_written(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = ran(capsys, "train.yaml", "--from", "healthy", "--json")
     answer = json.loads(out)
-    jsonschema.validate(answer, schema_of("tune"))
     assert (code, next(iter(answer)), answer["written"]) == (0, "schema", None)
     change = next(one for one in answer["changes"] if one["key"] == "data.num_workers")
     assert (change["from"], change["to"], change["line"]) == (0, 16, 7)

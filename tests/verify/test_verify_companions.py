@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from test_verify_running import results, run
 
 from gpusetup.verify import companions
-from gpusetup.verify.values import Outcome, verdict
+from gpusetup.verify.values import Outcome
 from gpusetup.verify.worker import served
 
 
@@ -63,13 +62,3 @@ def test_what_imports_passes_and_what_is_not_there_is_skipped(
     missing = served({"name": "sageattention", "device": "cpu"}, False)["outcome"]
     assert missing["status"] == "skipped"
     assert missing["hint"] == "`gpusetup install sageattention`"
-
-
-def test_each_is_asked_once_in_a_process_of_its_own() -> None:
-    report, answers = run(
-        *("--with", "torchvision", "Flash_Attn"), **{"flash-attn__auto": {"status": "crashed"}}
-    )
-    assert {"torchvision@auto", "flash-attn@auto"} <= set(answers.asked)
-    assert len({row.environment for row in companions.COMPANIONS}) == len(companions.TABLE)
-    assert verdict(report) == "failed"
-    assert results(report)["torchvision@host"] == "passed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -99,40 +98,6 @@ def test_no_text_spoils_a_report(detail: str, hint: str, means: str) -> None:
     assert json.loads(as_json(found))["checks"][0]["detail"] == detail
 
 
-def test_each_failure_says_what_it_means_and_the_next_step_once() -> None:
-    screen = as_text(report(WRONG, WRONG._replace(name="bfloat16")))
-    assert screen.startswith(
-        "verdict: failed (cannot run: float16 on cuda:0, bfloat16 on cuda:0)\n\n"
-        "float16 on cuda:0: half precision would be wrong\n"
-        "bfloat16 on cuda:0: half precision would be wrong\n"
-        "hint: run it again\n\n"
-        "PyTorch version: 2.9.0+cu128\n"
-    )
-
-
-PASSED = Outcome("passed", "")
-
-
-@each(
-    "results, said",
-    [
-        ([("properties", "matmul", "amp"), LEFT], "PASSED"),
-        ([("properties", "matmul", "amp"), WRONG], "FAILED"),
-        ([LEFT], "not run"),
-        # A run that computes nothing has no failed computation test.
-        ([IMPORT, Result("gpu", "host", PASSED), ("properties", "arch")], "not run"),
-    ],
-)
-def test_the_computation_test_fails_with_any_check_that_computes(
-    results: list[Result | tuple[str, ...]], said: str
-) -> None:
-    rows = [
-        [each] if isinstance(each, Result) else [Result(name, "cuda:0", PASSED) for name in each]
-        for each in results
-    ]
-    assert f"GPU computation test: {said}\n" in as_text(report(*itertools.chain(*rows)))
-
-
 def test_the_speed_over_the_cpu_stands_below_the_memory_of_its_gpu() -> None:
     compared = Outcome("passed", "products", 154.3, unit="times the CPU in float32")
     screen = as_text(report(IMPORT, Result("speed-over-cpu", "cuda:0", compared)))
@@ -174,6 +139,8 @@ def test_without_a_level_the_first_one_runs_that_has_the_checks(
         (("--device", "tpu"), "is not a device"),
         (("--only", "softmx"), "no check 'softmx'"),
         (("--level", "quick", "--only", "float8"), "`float8` is not a check of level quick"),
+        (("--expect", "gpus=>2"), "no operator '=>'"),
+        (("--expect", "memory_gib>=4GB"), "'4GB' is not a value of memory_gib"),
     ],
 )
 def test_a_wrong_question_is_refused_before_anything_runs(

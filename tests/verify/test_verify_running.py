@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -146,14 +144,6 @@ def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
     assert "float8@cuda:0" not in answers.asked
 
 
-def test_only_a_wrong_number_is_called_one() -> None:
-    report, _ = run(
-        **{"matmul__cuda:0": {"status": "failed"}, "matmul__cuda:1": {"status": "crashed"}}
-    )
-    means = {each.device: each.means for each in report.results if each.name == "matmul"}
-    assert means == {"cuda:0": "every model would compute wrong numbers here", "cuda:1": None}
-
-
 @each(
     "words, expected, hint",
     [
@@ -172,14 +162,6 @@ def test_a_skip_counts_as_no_only_under_strict(
     assert [e.outcome.hint for e in report.results if e.name == "libraries"] == [hint]
 
 
-def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
-    facts: dict[str, Any] = {"facts": {"torch": "2.5.1+cpu", "cuda": None}}
-    lost = {"status": "failed", "detail": "GPU not detected!", "facts": {"available": False}}
-    words = ("--expect", "torch==2.5.*", "--expect", "gpus>=1")
-    report, _ = run(*words, **{"import": facts, "gpu": lost})
-    assert [each.outcome.status for each in report.results[-2:]] == ["passed", "skipped"]
-
-
 @each("words", [("float8",), ("float8", "amp", "--skip", "amp")])
 def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not(
     words: tuple[str, ...],
@@ -194,11 +176,6 @@ def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> Non
     assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
     assert "not every check was finished" in last.outcome.detail
-
-
-def test_nothing_in_a_report_drives_a_terminal() -> None:
-    report, _ = run(matmul={"status": "failed", "detail": "\x1b[31mno\r\n", "hint": "do\x07 this"})
-    assert all(line.isprintable() for line in as_text(report).splitlines())
 
 
 # --- a check that does not end well -------------------------------------------------------------
@@ -271,33 +248,6 @@ def test_a_check_has_its_limit_for_each_question_and_one_for_all(
     assert (outcome["status"], outcome["detail"][: len(said)]) == (status, said)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties a process to a core")
-@each(
-    "spins, status, said",
-    [
-        ("while True: pass", "skipped", "not finished in "),
-        ("time.sleep(60)", "crashed", "no answer in 1 s at 0"),
-    ],
-)
-def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
-    spins: str, status: str, said: str, ask: Asked
-) -> None:
-    mine = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(mine)})
-    spin = [sys.executable, "-c", "while True: pass"]
-    ask("break")
-    busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(9)]
-    try:
-        outcome = ask(spins, limit_seconds=1.0)
-    finally:
-        os.sched_setaffinity(0, mine)
-        for one in busy:
-            one.kill()
-            one.wait()
-    assert (outcome["status"], outcome["detail"][: len(said)]) == (status, said)
-    assert "driver" not in outcome["hint"]
-
-
 # --- a run that is ended ------------------------------------------------------------------------
 
 
@@ -352,17 +302,3 @@ def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path)
         time.sleep(0.05)
     assert children
     assert not list(tmp_path.glob("verify-*"))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a compiler's temporary files")
-@pytest.mark.skipif(not shutil.which("g++"), reason="needs a compiler")
-@pytest.mark.slow
-def test_a_signal_while_a_compiler_works_leaves_no_file() -> None:
-    """The compiler is killed with its files `cc*.s`, which lay in the temporary folder."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        process = begun(folder, "--level", "standard", "--only", "compile", sign="cc*.s")
-        assert process.poll() is None
-        process.terminate()
-        assert process.wait(timeout=20) == 128 + signal.SIGTERM
-        assert list(folder.iterdir()) == []

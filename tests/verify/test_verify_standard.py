@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from each_row import each
 from verify_faults.layers import Operator, coarse, kept_as
 from verify_faults.mutants import MUTANTS, Mutant
-from verify_faults.runs import bad, checks, run, run_all
+from verify_faults.runs import bad, checks, run_all
 
 from gpusetup.verify.checks import memory, products, programs
-from gpusetup.verify.judging import precision
 from gpusetup.verify.values import Asked, begin
 
 SLOW = {"compile", "speed", "copy-within"}
@@ -84,20 +82,6 @@ def test_a_seed_that_once_failed_on_a_sound_device_passes(name: str, seed: int) 
     assert bad(run_all(names=[name], seed=seed)) == {}
 
 
-@pytest.mark.parametrize(
-    ("mutant", "words"),
-    [
-        ("a tall product is off in one element", "2048 x 33 x 7: 1 of 2048 elements are wrong"),
-        ("one bit of the memory is stuck", " bit 17 turned (wrote 0x"),
-    ],
-)
-def test_a_failure_says_how_many_elements_which_first_and_what_it_should_be(
-    mutant: str, words: str
-) -> None:
-    found = next(each for each in MUTANTS if each.name == mutant)
-    assert words in run(found.catcher, found).detail
-
-
 # --- settings and devices that others have ---
 
 
@@ -112,68 +96,6 @@ def test_coarse_arithmetic_fails_where_no_setting_permits_it(
         monkeypatch.setenv("DNNL_DEFAULT_FPMATH_MODE", "TF32")
         said = products.matmul("cpu")
     assert (said.status, "tf32 by DNNL_DEFAULT" in said.detail) == ("passed", True)
-
-
-@each(
-    "setting, environ, capability, expected",
-    [
-        ("highest", {}, (8, 0), "ieee"),
-        ("high", {}, (8, 0), "tf32"),
-        ("high", {}, (7, 5), "ieee"),
-        ("high", {"NVIDIA_TF32_OVERRIDE": "0"}, (8, 0), "ieee"),
-        ("medium", {}, None, "bf16"),
-    ],
-)
-def test_the_effective_precision(
-    setting: str,
-    environ: dict[str, str],
-    capability: Any,
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = torch.get_float32_matmul_precision()
-    monkeypatch.setattr(precision, "capability_of", lambda *_: capability)
-    for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "NVIDIA_TF32_OVERRIDE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    torch.set_float32_matmul_precision(setting)
-    try:
-        assert precision.read_precision(torch, "any").name == expected
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def test_float8_products_are_asked_for_as_the_libraries_want_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def multiply(left: Any, right: Any, **options: Any) -> Any:
-        assert left.is_contiguous() and right.t().is_contiguous()
-        assert not (left.shape[0] % 16 or left.shape[1] % 16 or right.shape[1] % 16)
-        return (left.float() @ right.float()).to(options["out_dtype"])
-
-    monkeypatch.setattr(products, "capability_of", lambda *_: (9, 0))
-    monkeypatch.setattr(torch, "_scaled_mm", multiply)
-    assert products.float8("cpu").status == "passed"
-    monkeypatch.setattr(torch, "_scaled_mm", lambda *a, **o: multiply(*a, **o) * 1.01)
-    assert products.float8("cpu").status == "failed"
-
-
-@each(
-    "said, status, words",
-    [
-        ("Cannot find a working triton installation", "skipped", "Triton is not installed"),
-        ("fatal error: Python.h: No such file or directory", "skipped", "headers are missing"),
-        (
-            "CppCompileError: C++ error\n\nOutput:\nx.cpp:3:10: fatal error: omp.h: No such",
-            "failed",
-            "C++ error: x.cpp:3:10: fatal error: omp.h: No such",
-        ),
-    ],
-)
-def test_why_compiling_cannot_be_tried(said: str, status: str, words: str) -> None:
-    found = programs.uncompiled(RuntimeError(said))
-    assert (found.status, words in found.detail) == (status, True)
 
 
 def test_what_a_check_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,33 +39,6 @@ def test_each_fault_fails_the_run_and_is_said(
     assert (outcome.status, said in outcome.detail) == (status, True), outcome
 
 
-def sick(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """A load that ends in an error, beside a driver that says this."""
-
-    def ends(*_: Any) -> Any:
-        raise RuntimeError("CUDA error: unspecified launch failure\nCompile with TORCH_USE")
-
-    monkeypatch.setattr(stress, "loaded", ends)
-    monkeypatch.setattr(stress, "SETTLE_SECONDS", 0.5)
-    monkeypatch.setattr(stress, "gpu_uuid", lambda *_: "GPU-1")
-    monkeypatch.setattr(watching, "COMMAND", ("echo", said))
-
-
-def test_a_load_that_a_lost_gpu_ends_says_so_and_any_other_is_its_own_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sick(monkeypatch, "GPU is lost.  Reboot the system to recover this GPU")
-    found = stress.load("cuda:0")
-    assert (found.status, found.spent) == (FAILED, True)
-    assert found.detail == (
-        "the GPU fell off the bus; RuntimeError: CUDA error: unspecified launch failure"
-    )
-    for said in ("40, 0, 0x0000000000000001", "not a valid field", ""):
-        sick(monkeypatch, said)
-        with pytest.raises(RuntimeError, match="unspecified launch failure"):
-            stress.load("cuda:0")
-
-
 def test_new_ecc_errors_heat_and_throttling_are_seen() -> None:
     lines = ["40, 0, 0x0000000000000001", "N/A, [N/A], [N/A]", "95, 2, 0x0000000000000040"]
     assert watching.summed(lines) == {

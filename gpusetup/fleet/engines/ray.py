@@ -93,11 +93,9 @@ class Ray(Engine):
         with redirect_stdout(sys.stderr):
             self.ray = _connected(address)
         self.cluster_nodes = ray_nodes(self.ray.nodes())
-        # Skip nodes without GPUs (such as a head node), unless no node has one: then test the CPUs.
-        has_gpus = any(node.gpus for node in self.cluster_nodes.values())
-        wants_gpus = has_gpus and not work.nodes
+        # Nodes without GPUs, such as a head node, get work only if the user named them.
         states = {
-            name: NO_GPU if wants_gpus and not node.gpus else ""
+            name: "" if node.gpus or work.nodes else NO_GPU
             for name, node in self.cluster_nodes.items()
         }
         try:

@@ -3,10 +3,10 @@
 Before anything moves, a journal lists every file that will be removed or created, and each phase is
 recorded before it begins. Until the first rename, the environment's own files are untouched, and if
 a later step fails, the previous state is restored. Moving a file aside is a rename on the same
-filesystem, so it needs no second copy of gigabytes. `recover` needs only the journal to complete or
-revert a change that was killed, and it can itself be killed and run again. Whatever a phase relies
-on is flushed to disk before that phase is recorded, so this also works after a power cut. A change
-creates folders, but it only removes empty ones.
+filesystem, so it needs no second copy of gigabytes. `recover_unfinished` needs only the journal to
+complete or revert a change that was killed, and it can itself be killed and run again. Whatever a
+phase relies on is flushed to disk before that phase is recorded, so this also works after a power
+cut. A change creates folders, but it only removes empty ones.
 """
 
 from __future__ import annotations
@@ -124,25 +124,6 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
             f"{plan.target} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
         )
-
-
-def recover(store: Path) -> Journal | None:
-    """Complete or roll back a change that was killed, and return its journal; None if nothing was
-    unfinished.
-
-    If it was about to be kept, the new state is completed; otherwise the previous one is restored.
-    """
-    journal = read_journal(store)
-    if journal is None:
-        return None
-    change = Change(store, journal)
-    hint = "fix that, then run this again; nothing is lost"
-    with blocked_by_files("Cannot finish the interrupted change", hint):
-        if journal.phase == "keeping":
-            change.keep()
-        else:
-            change.put_back()
-    return journal
 
 
 def begun(store: Path, *, makes_venv: bool) -> Change:
@@ -477,18 +458,25 @@ def recover_unfinished(
         return None
     # Take the lock first, because another run may still be active and need these folders.
     with locked(store, talk):
-        if read_journal(store) is None:
+        journal = read_journal(store)
+        if journal is None:
             drop_leftovers(store)
             return None
         talk(f"{head}; recovering first ...")
-        ended = recover(store)
+        change = Change(store, journal)
+        is_new = journal.phase == "keeping"
+        hint = "fix that, then run this again; nothing is lost"
+        with blocked_by_files("Cannot finish the interrupted change", hint):
+            # A state that was about to be kept is completed, any other one is reverted.
+            if is_new:
+                change.keep()
+            else:
+                change.put_back()
     # A new environment that was reverted leaves only its folder.
-    if ended and ended.venv and folder.is_dir() and not any(folder.iterdir()):
+    if journal.venv and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
-    if ended:
-        state = "new" if ended.phase == "keeping" else "previous"
-        talk(f"{folder} is in its {state} state again.")
-    return ended
+    talk(f"{folder} is in its {'new' if is_new else 'previous'} state again.")
+    return journal
 
 
 # --- undo -----------------------------------------------------------------------------------------

@@ -11,20 +11,16 @@ random numbers, memory) and halves the parts until they fit. Each part's loss is
 share of the samples, so that the summed gradient equals that of the whole batch, apart from
 rounding. Later batches start with the size that fitted.
 
-Loss functions divide by different numbers: `cross_entropy` leaves ignored labels out and divides by
-the sum of the class weights, other losses divide by the number of elements. So the calls of torch's
-loss functions are recorded while a part is computed. A check on a few samples and their two halves
-then shows whether the parts give the gradient of the whole batch.
+If the loss is a mean over something else than samples, such as the tokens that count, the parts
+need other weights, which `weight` returns.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import traceback
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import torch
@@ -33,8 +29,8 @@ import torch.distributed as dist
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.batches import HALF_TYPES, LossWatcher, batch_size, part_of
-from gpusetup.tune.recover.undo import BATCH_NORM, TrainingState, Undo
+from gpusetup.tune.recover.batches import batch_size, part_of
+from gpusetup.tune.recover.undo import BATCH_NORM, Undo
 
 LOG = logging.getLogger("gpusetup.tune")
 
@@ -47,8 +43,8 @@ class Recovered(Frozen):
     batch_size: int
     micro_batch_size: int
     differs: tuple[str, ...] = ()
-    """The reasons why the gradient differs from the whole batch's gradient; () if the two are equal
-    apart from rounding."""
+    """The reasons why the gradient differs from the whole batch's gradient even if the parts are
+    weighted correctly."""
 
 
 class CannotRecover(GpuSetupError):
@@ -70,20 +66,20 @@ def recover_from_oom(
     model: torch.nn.Module,
     backward: Backward = torch.Tensor.backward,
     weight: Weight | None = None,
-    allow: Collection[str] = ("random",),
+    allow: Collection[str] = (),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
     """Run forward and backward for one batch; if memory runs out, repeat it in smaller
     micro-batches.
 
     `step(part)` must return the loss of a part as a mean over its samples. If the mean is over
-    something else, such as the tokens that count, `weight(part)` returns their number. A loss over
-    pairs of samples (contrastive) must not be split. `backward(loss)` replaces `loss.backward()`,
-    for example with a GradScaler: `lambda loss: scaler.scale(loss).backward()`.
+    something else, such as the tokens that count, `weight(part)` returns their number; a part with
+    a weight of 0 is left out. A loss over pairs of samples (contrastive) must not be split.
+    `backward(loss)` replaces `loss.backward()`, for example with a GradScaler:
+    `lambda loss: scaler.scale(loss).backward()`.
 
-    If splitting would change the training, it is refused unless `allow` contains the reason:
-    `batchnorm` (statistics of a part differ from those of the batch) or `random` (dropout draws
-    other masks; allowed by default, with a message). Training with several ranks is refused,
+    Splitting is refused for a model with BatchNorm, whose statistics over a part differ from those
+    over the batch, unless `allow` contains `batchnorm`. Training with several ranks is refused,
     because the others would wait for a rank that splits its batch.
 
     Raises CannotRecover from the original error if not even one sample fits or if splitting is
@@ -100,7 +96,7 @@ def recover_from_oom(
         count = batch_size(batch)
         if not count:
             raise UsageError("The batch is empty", hint="leave it out")
-        losses = BatchLosses(step, batch, count, weight)
+        losses = BatchLoss(step, batch, count, weight)
         recovered = _Attempts(losses, model, undo, backward).until_it_fits(allow, say)
     except BaseException:
         undo.restore()
@@ -112,20 +108,7 @@ def recover_from_oom(
 # --- the loss of a part ---------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
-    """Some samples of a batch, and what was seen while their loss was computed."""
-
-    samples: int
-    divisors: tuple[float, ...]
-    """The number by which each of torch's loss functions divided its sum."""
-    in_16_bits: bool
-    """Whether autocast computed something in 16 bits."""
-    weight: float
-    """The number that the mean of the part's loss is divided by; the number of samples if that is
-    unknown."""
-
-
-class BatchLosses(NamedTuple):
+class BatchLoss(NamedTuple):
     """A batch, and the user's functions that compute the loss of any part of it."""
 
     step: Step
@@ -133,7 +116,7 @@ class BatchLosses(NamedTuple):
     size: int
     weight: Weight | None
 
-    def checked(self, part: Any) -> torch.Tensor:
+    def of(self, part: Any) -> torch.Tensor:
         """The loss of a part; UsageError if the step does not return a single number."""
         loss = self.step(part)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
@@ -143,112 +126,21 @@ class BatchLosses(NamedTuple):
             )
         return loss
 
-    def of(self, start: int, stop: int) -> tuple[torch.Tensor, Part]:
-        """The loss of the samples from `start` to `stop`, and its weight."""
+    def weighted(self, start: int, stop: int) -> tuple[torch.Tensor, float] | None:
+        """The loss of the samples from `start` to `stop`, and its weight in the batch's mean; None
+        if nothing in them counts."""
         part = part_of(self.batch, start, stop, self.size)
-        with LossWatcher() as watcher:
-            loss = self.checked(part)
-        divisors = tuple(map(float, watcher.divisors))
-        weight = divisors[0] if len(set(divisors)) == 1 else float(stop - start)
-        # The user's own weight takes precedence.
-        if self.weight is not None:
-            weight = float(self.weight(part))
-        return loss, Part(stop - start, divisors, watcher.in_16_bits, weight)
-
-    def uneven(self, parts: Sequence[Part]) -> list[str]:
-        """The reason why no weights of the parts give the loss of the whole batch; [] if some
-        do."""
-        # If the divisors per sample are the same in all parts, the numbers of samples are the right
-        # weights. Rounded, so that floating-point errors do not make parts of different lengths
-        # look different.
-        ratios = {tuple(round(one / part.samples, 9) for one in part.divisors) for part in parts}
-        disagree = any(len(set(part.divisors)) != 1 for part in parts)
-        if self.weight is not None or len(ratios) == 1 or not disagree or not any(ratios):
-            return []
-        return [
-            "several losses count different things, so the parts are only averaged (give `weight=`)"
-        ]
-
-    def gradient_difference(self, micro: int, model: torch.nn.Module) -> str | None:
-        """How much the gradient of the first `micro` samples differs from the gradient of their two
-        halves, in words; None if rounding explains the difference."""
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        middle = micro // 2
-        try:
-            with deterministic(model):
-                random_state = torch.get_rng_state()
-                whole, part = self.of(0, micro)
-                if not torch.equal(random_state, torch.get_rng_state()):
-                    return None  # random numbers are reported separately
-                difference = torch.autograd.grad(whole, trained, materialize_grads=True)
-                scale = norm(difference)
-                halves = [self.of(0, middle), self.of(middle, micro)]
-                total = sum(half.weight for _, half in halves)
-                for loss, half in halves:
-                    share = half.weight / total if total else 0.0
-                    # In a part in which no sample counts, the mean is NaN.
-                    if not share:
-                        continue
-                    gradients = torch.autograd.grad(loss * share, trained, materialize_grads=True)
-                    for rest, gradient in zip(difference, gradients, strict=True):
-                        rest.sub_(gradient)
-                    scale += norm(gradients)
-        except GpuSetupError:
-            raise
-        except Exception as problem:  # for example with reentrant checkpointing
-            why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-            return f"gpusetup did not check whether the loss may be split ({why})"
-        # `scale` is the sum of both norms, so halve it.
-        error = 2 * norm(difference) / scale if scale else 0.0
-        is_16_bit = whole.dtype in HALF_TYPES or part.in_16_bits
-        if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
+        weight = float(stop - start) if self.weight is None else float(self.weight(part))
+        if not weight:
             return None
-        return (
-            f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a"
-            " mean over parts, which `weight=` makes exact; a loss over pairs or the whole batch,"
-            " which must not be split; or a backward that is not linear)"
-        )
-
-
-TOLERANCE_FLOAT32 = 1e-4
-"""The relative difference between two gradients that rounding can explain, since their terms may
-cancel."""
-TOLERANCE_16_BIT = 5e-2
-"""The relative difference that rounding can explain if products are computed in 16 bits."""
-RANDOM_MODULES = (
-    torch.nn.modules.dropout._DropoutNd,
-    torch.nn.RNNBase,
-    torch.nn.MultiheadAttention,
-)
-
-
-def norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of all gradients together, as if they were one vector. In 64 bits, because
-    a sum of many squares overflows in 16 bits."""
-    return math.hypot(*(float(tensor.detach().double().norm()) for tensor in tensors))
-
-
-@contextmanager
-def deterministic(model: torch.nn.Module) -> Iterator[None]:
-    """A context without dropout and TF32, in which BatchNorm uses its running statistics. At its
-    end, buffers and random states are what they were at its beginning."""
-    before = TrainingState(model)
-    kinds = (*RANDOM_MODULES, BATCH_NORM)
-    modules = [one for one in model.modules() if isinstance(one, kinds) and one.training]
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    allowed_tf32 = [backend.allow_tf32 for backend in backends]
-    for module in modules:
-        module.training = False
-    for backend in backends:
-        backend.allow_tf32 = False
-    try:
-        yield
-    finally:
-        for backend, allowed in zip(backends, allowed_tf32, strict=True):
-            backend.allow_tf32 = allowed
-        for module in modules:
-            module.training = True
-        before.restore()
+        loss = self.of(part)
+        # A mean over no tokens is NaN, and would make the gradient of the whole batch NaN.
+        if self.weight is None and loss.isnan():
+            raise CannotRecover(
+                "The loss of a part is NaN; perhaps nothing in the part counts for it",
+                hint="give `weight=`, which returns how much of a part counts",
+            )
+        return loss, weight
 
 
 # --- the attempts ---------------------------------------------------------------------------------
@@ -257,32 +149,25 @@ def deterministic(model: torch.nn.Module) -> Iterator[None]:
 class ModelHistory:
     """What earlier batches have shown about a model."""
 
-    def __init__(self) -> None:
-        self.holds_all_parameters = False
-        """Whether the check found that the loss trains only parameters of the model."""
-        self.micro: int | None = None
-        """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-        self.checks: dict[Any, str | None] = {}
-        """The step function's code -> its `gradient_difference`."""
+    holds_all_parameters = False
+    """Whether the check found that the loss trains only parameters of the model."""
+    micro: int | None = None
+    """The micro-batch size that fitted after memory ran out; None if it never ran out."""
 
 
 # A history is deleted together with its model.
 HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
-LARGEST_CHECK = 8
-"""The maximum number of samples for the check that compares the gradient of some samples with the
-gradient of their two halves."""
+DROPOUT = torch.nn.modules.dropout._DropoutNd
 
 
 class _Attempts:
     """Tries to train one batch in smaller and smaller parts."""
 
     def __init__(
-        self, losses: BatchLosses, model: torch.nn.Module, undo: Undo, backward: Backward
+        self, losses: BatchLoss, model: torch.nn.Module, undo: Undo, backward: Backward
     ) -> None:
         self.losses, self.model, self.undo, self.step_back = losses, model, undo, backward
         self.history = HISTORIES.setdefault(model, ModelHistory())
-        self.parts: list[Part] = []
-        self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
@@ -290,20 +175,18 @@ class _Attempts:
         count = self.losses.size
         # Start with the size that fitted for an earlier batch.
         micro = min(count, self.history.micro or count)
-        if micro < count:
-            _refuse(what_differs(self.model, allow), None)
         ran_out = False
         while True:
+            if micro < count and "batchnorm" not in allow and (why := batch_norm(self.model)):
+                raise CannotRecover(
+                    f"Splitting the batch would change the training: {why}",
+                    hint="use a smaller batch size, or give `allow=['batchnorm']`",
+                )
             loss, problem = self.attempt(micro)
-            self.draws_random |= self.undo.state.random_was_drawn()
-            is_split = micro < count or problem is not None
-            if self.draws_random and "random" not in allow and is_split:
-                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
             ran_out = True
             self.undo.reset()
-            _refuse(what_differs(self.model, allow), problem)
             if micro == 1:
                 raise CannotRecover(
                     f"Not even 1 of {count} samples fit",
@@ -312,26 +195,23 @@ class _Attempts:
                 ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences() if micro < count else []
+        differs = self.differences() if micro < count else ()
         if ran_out:
             self.history.micro = micro
-            gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
+            of_mean = "" if self.losses.weight else ", if the loss is a mean over samples"
+            gradient = f"with the same gradient{of_mean}"
+            if differs:
+                gradient = f"but {'; '.join(differs)}"
             say(
                 f"out of memory with {count} samples: went on in micro-batches of {micro},"
                 f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
                 " the rest"
             )
-        return Recovered(
-            loss=loss,
-            batch_size=count,
-            micro_batch_size=micro,
-            differs=tuple(differs),
-        )
+        return Recovered(loss=loss, batch_size=count, micro_batch_size=micro, differs=differs)
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
         error."""
-        self.parts = []
         is_whole = micro >= self.losses.size
         try:
             return (self.whole() if is_whole else self.in_parts(micro)), None
@@ -347,7 +227,7 @@ class _Attempts:
 
     def whole(self) -> torch.Tensor:
         """Run forward and backward for the whole batch; returns its loss."""
-        loss = self.losses.checked(self.losses.batch)
+        loss = self.losses.of(self.losses.batch)
         # Walking the graph takes time, so this is checked once per model.
         if not self.history.holds_all_parameters:
             self.undo.check_leaves(loss)
@@ -361,15 +241,16 @@ class _Attempts:
         total = expected = 0.0
         losses = []
         for start in range(0, count, micro):
-            loss, part = self.losses.of(start, min(count, start + micro))
-            self.parts.append(part)
-            if part.weight == 0:
-                continue  # no sample counts, so the mean is NaN
+            stop = min(count, start + micro)
+            weighted = self.losses.weighted(start, stop)
+            if weighted is None:
+                continue
+            loss, weight = weighted
             # The weight of the whole batch is estimated from the first part's weight per sample.
-            expected = expected or part.weight * count / part.samples
-            total += part.weight
+            expected = expected or weight * count / (stop - start)
+            total += weight
             self.undo.check_leaves(loss)
-            counted = loss * (part.weight / expected)
+            counted = loss * (weight / expected)
             self.undo.backward(self.step_back, counted)
             losses.append(counted.detach())
         if not losses:
@@ -380,28 +261,12 @@ class _Attempts:
         self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differences(self) -> list[str]:
-        """The reasons why training in parts differs from training the whole batch; [] if there are
+    def differences(self) -> tuple[str, ...]:
+        """The reasons why training in parts differs from training the whole batch; () if there are
         none."""
-        differs = [*what_differs(self.model), *self.losses.uneven(self.parts)]
-        hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
-        if hooked:
-            differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
-        if self.draws_random:
-            differs.append("the step draws random numbers for each part (perhaps dropout)")
-        changed_buffers = self.undo.state.changed_buffers()
-        if changed_buffers:
-            differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
-        # The comparison runs once for each step function, at its first split batch. Its code stands
-        # for it, because a lambda is a new object in every step.
-        code = getattr(self.losses.step, "__code__", None)
-        if code not in self.history.checks:
-            # At least two samples, so that there are two halves.
-            samples = max(2, min(self.parts[0].samples, LARGEST_CHECK))
-            found = self.losses.gradient_difference(min(samples, self.losses.size), self.model)
-            self.history.checks[code] = found
-        difference = self.history.checks[code]
-        return [*differs, difference] if difference else differs
+        drops = any(isinstance(one, DROPOUT) and one.training for one in self.model.modules())
+        dropout = "dropout draws another mask for each part" if drops else None
+        return tuple(filter(None, (batch_norm(self.model), dropout)))
 
 
 def without_frames(problem: BaseException) -> BaseException:
@@ -414,34 +279,20 @@ def without_frames(problem: BaseException) -> BaseException:
     return problem.with_traceback(None)
 
 
-def _refuse(reasons: list[str], problem: BaseException | None) -> None:
-    """Raise CannotRecover if there is any reason against splitting the batch."""
-    if reasons:
-        raise CannotRecover(
-            f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="use a smaller batch size, or name in `allow=` what may differ",
-        ) from problem
-
-
-def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """The reason why training in parts would differ because of BatchNorm; [] if there is none or
-    `allow` contains `batchnorm`. In evaluation mode, BatchNorm uses its running statistics."""
-    names = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, BATCH_NORM) and module.training
-    ]
-    if not names or "batchnorm" in allow:
-        return []
-    return [f"BatchNorm computes its statistics over one part only ({listed(names)})"]
-
-
 MOST_NAMES = 3
 """The number of names to show: enough to find the kind of layer."""
 
 
-def listed(names: list[str]) -> str:
-    """The first names of a list as text."""
+def batch_norm(model: torch.nn.Module) -> str | None:
+    """Why training in parts would differ because of BatchNorm; None if the model has none that is
+    in training mode, in which alone BatchNorm computes statistics."""
     # `named_modules` gives the model itself an empty name.
-    text = ", ".join(name or "the model itself" for name in names[:MOST_NAMES])
-    return f"{text}, ..." if len(names) > MOST_NAMES else text
+    names = [
+        name or "the model itself"
+        for name, module in model.named_modules()
+        if isinstance(module, BATCH_NORM) and module.training
+    ]
+    if not names:
+        return None
+    listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    return f"BatchNorm computes its statistics over one part only ({listed})"

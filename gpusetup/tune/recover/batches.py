@@ -1,4 +1,4 @@
-"""Cuts a batch into parts, and finds the number that the mean loss of a part is divided by.
+"""Cuts a batch into parts.
 
 A batch is a tensor or array, or a tuple, list, mapping or named tuple of batches.
 Tensors, arrays and lists whose first dimension is the batch size are cut along it; each part gets
@@ -8,13 +8,8 @@ everything else unchanged.
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import torch
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from gpusetup.errors import UsageError
 
@@ -96,60 +91,3 @@ def _holds_samples(batch: list[Any]) -> bool:
         return True
     # Columns of a batch all have the same length, so items of different lengths are samples.
     return len(set().union(*map(_lengths, batch))) != 1
-
-
-# --- the number that a mean loss is divided by ----------------------------------------------------
-
-LABEL_LOSSES = (functional.cross_entropy, functional.nll_loss)
-"""Losses that leave ignored labels out, and are divided by the sum of the class weights."""
-ELEMENT_LOSSES = (
-    functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
-    functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits,
-)  # fmt: skip
-"""Losses that are divided by the number of elements."""
-HALF_TYPES = (torch.float16, torch.bfloat16)
-
-
-class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
-    """A context manager that records the number by which each of torch's loss functions divides its
-    sum, in the order of the calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.divisors: list[torch.Tensor | float] = []
-        self.in_16_bits = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        keywords = kwargs or {}
-        result = func(*args, **keywords)
-        # Do not record anything while the compiler traces this function.
-        if torch.compiler.is_compiling() or not isinstance(result, torch.Tensor):
-            return result
-        self.in_16_bits |= result.dtype in HALF_TYPES
-        # Skip losses without a gradient, which are computed only to be printed.
-        if result.requires_grad and (func in LABEL_LOSSES or func in ELEMENT_LOSSES):
-            divisor = _divisor(func, args, keywords)
-            if divisor is not None:
-                self.divisors.append(divisor)
-        return result
-
-
-def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
-    """The number by which a loss function divides its sum; None if the loss is not a mean."""
-    call = inspect.signature(func).bind(*args, **kwargs)
-    call.apply_defaults()
-    arguments = call.arguments
-    scores, target = arguments["input"], arguments["target"]
-    if arguments["reduction"] != "mean":
-        return None
-    if func in ELEMENT_LOSSES:
-        return float(torch.broadcast_shapes(scores.shape, target.shape).numel())
-    if target.is_floating_point():
-        # The target contains class probabilities along this dimension, so divide by the number of
-        # samples.
-        return float(target.numel() / scores.shape[1 if scores.dim() > 1 else 0])
-    counted = target != arguments["ignore_index"]
-    class_weights = arguments["weight"]
-    if class_weights is None:
-        return counted.sum()
-    return class_weights.detach()[target[counted]].sum()

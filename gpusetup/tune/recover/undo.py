@@ -6,7 +6,7 @@ import gc
 import random
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -28,62 +28,6 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
 
 
-def equal_states(first: Any, second: Any) -> bool:
-    """Whether two states of random number generators are equal, including nested tuples and
-    arrays."""
-    if isinstance(first, tuple | list):
-        return all(map(equal_states, first, second))
-    # Tensors and arrays are compared element by element.
-    return bool((first == second).all() if hasattr(first, "shape") else first == second)
-
-
-class SavedBuffer(NamedTuple):
-    path: str
-    module: torch.nn.Module
-    name: str
-    buffer: torch.Tensor
-    copied: torch.Tensor
-
-
-class TrainingState:
-    """A copy of a model's buffers and of the states of all random number generators."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.random = [(put, get()) for get, put in random_generators()]
-        self.buffers = [
-            SavedBuffer(f"{path}.{name}".lstrip("."), module, name, buffer, buffer.detach().clone())
-            for path, module in model.named_modules()
-            for name, buffer in module._buffers.items()
-            if buffer is not None  # a registered buffer may be None
-        ]
-
-    def restore(self) -> None:
-        for put, state in self.random:
-            put(state)
-        for saved in self.buffers:
-            # Put the saved tensor back first, because the module may have replaced it.
-            saved.module._buffers[saved.name] = saved.buffer
-            saved.buffer.data.copy_(saved.copied)
-
-    def random_was_drawn(self) -> bool:
-        # numpy may have been imported since, so the lists may differ in length.
-        pairs = zip(self.random, random_generators(), strict=False)
-        return not all(equal_states(before, get()) for (_, before), (get, _) in pairs)
-
-    def changed_buffers(self) -> list[str]:
-        """The paths of buffers that were replaced or changed, without those of BatchNorm in
-        training mode, which are reported separately."""
-        return [
-            saved.path
-            for saved in self.buffers
-            if not (isinstance(saved.module, BATCH_NORM) and saved.module.training)
-            and (
-                saved.module._buffers.get(saved.name) is not saved.buffer
-                or not torch.equal(saved.buffer, saved.copied)
-            )
-        ]
-
-
 class Undo:
     """Saves gradients, random states and buffers before the attempts to train a batch, so that a
     failed one can be undone.
@@ -93,15 +37,14 @@ class Undo:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        for parameter in self.parameters:
-            # A hook that runs after a gradient is accumulated may run an optimizer step, which
-            # cannot be undone.
-            if getattr(parameter, "_post_accumulate_grad_hooks", None):
-                raise UsageError(
-                    "A hook changes the gradients during the backward pass (perhaps an optimizer)",
-                    hint="gpusetup could not undo it if memory runs out half-way",
-                )
-        self.state = TrainingState(model)
+        self._random = [(put, get()) for get, put in random_generators()]
+        # A registered buffer may be None.
+        self._buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
         self._saved_gradients = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
@@ -127,15 +70,17 @@ class Undo:
                 )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
-        """Run a backward pass; UsageError if it changes parameters, because they would then be
-        updated once per part instead of once per batch."""
+        """Run a backward pass; UsageError if it or a hook changes parameters, because they would
+        then be updated once per part instead of once per batch, and could not be undone."""
         before = [parameter._version for parameter in self.parameters]
-        backward(loss)
-        if before != [parameter._version for parameter in self.parameters]:
-            raise UsageError(
-                "`backward` changes the parameters (perhaps by an optimizer step)",
-                hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
-            )
+        try:
+            backward(loss)
+        finally:
+            if before != [parameter._version for parameter in self.parameters]:
+                raise UsageError(
+                    "The backward pass changes the parameters (perhaps by an optimizer step)",
+                    hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
+                )
 
     def rescale(self, factor: float) -> None:
         """Multiply all accumulated gradients by a factor."""
@@ -149,7 +94,12 @@ class Undo:
         buffers."""
         for parameter in self.parameters:
             parameter.grad = None
-        self.state.restore()
+        for put, state in self._random:
+            put(state)
+        for module, name, buffer, copied in self._buffers:
+            # Put the saved tensor back first, because the module may have replaced it.
+            module._buffers[name] = buffer
+            buffer.data.copy_(copied)
         torch.clear_autocast_cache()
         gc.collect()
         if torch.cuda.is_available() and torch.cuda.is_initialized():
