@@ -24,6 +24,14 @@ BEHIND_NO_PORT = re.compile(
     rf"@(?={ANY_HOST})"
 )
 """Matches `me:pass/word@`, whose beginning cannot be a host with a port."""
+LIKE_A_PORT = re.compile(
+    # `me:12` of `me:12/word@mirror.example/whl`
+    rf"(?<=://)[^\s/?#@:\[]+:\d+[/?#][^\s\"'`]{{0,200}}?(?<!\.git)@"
+    # a host, and not the branch of a repository (`host:8443/x.git@v1.0`) or a scope (`:443/@org/x`)
+    rf"(?={ADDRESS}|localhost\b|(?:[\w-]+\.)+[A-Za-z]{{2,}}(?::\d+)?{END}|[\w-]+(?::\d+)?/)(?<!/@)"
+)
+"""Matches a login whose beginning looks like a host with a port. It is hidden but not split off,
+because the URL may also be meant as it is written."""
 USUAL = re.compile(r"(?<=://)[^/\s]*@")
 QUERY = re.compile(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+")
 
@@ -68,5 +76,7 @@ def without_broken_logins(text: str) -> str:
 
     >>> without_broken_logins("GET ftp://me:p/ss@mirror.example/whl, ok")
     'GET ftp://mirror.example/whl, ok'
+    >>> without_broken_logins("http://me:12/34@i.example/whl http://i.example:80/x.git@v1.0")
+    'http://i.example/whl http://i.example:80/x.git@v1.0'
     """
-    return BEHIND_NO_PORT.sub("", text)
+    return LIKE_A_PORT.sub("", BEHIND_NO_PORT.sub("", text))

@@ -116,7 +116,4 @@ def named_with_size(process: ProcessUse) -> str:
     name = path.rpartition("/")[2] + (dash + options)[:24]
     # Windows reports no memory of a process.
     size = f"{process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
-    # gpustat may show a process without its pid.
-    pid = f"PID {process.pid}" if process.pid > 0 else ""
-    details = ", ".join(filter(None, (pid, size)))
-    return f"{name} ({details})" if details else name
+    return f"{name} ({', '.join(filter(None, (f'PID {process.pid}', size)))})"

@@ -1,4 +1,4 @@
-"""Reads recordings of the monitor and outputs of `nvidia-smi` and `gpustat`.
+"""Reads recordings of the monitor and outputs of `nvidia-smi`.
 
 It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its table, its long output
 (`-q`) and `dmon`, each with one moment or many.
@@ -23,7 +23,7 @@ from gpusetup.monitor.smi_logs import SmiLog
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
     "it reads what `gpusetup monitor --json` wrote, and nvidia-smi's output: the table, "
-    "-q, dmon, or a log of --query-gpu with --format=csv and its heading, and gpustat's lines. For "
+    "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For "
     "the output of a program use `gpusetup doctor --report FILE`"
 )
 NVITOP = re.compile(r"\bNVITOP \d")
@@ -53,9 +53,8 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     if any(map(NVITOP.search, texts)):
         raise BadInput(f"{path} is the screen of nvitop, not a recording", hint=FORMAT_HINT)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
-    # document per line; gpustat without its heading begins with a bracket too.
-    is_gpustat = any(smi_logs.GPUSTAT.match(line) for line in texts[:1])
-    if not texts or (texts[0].lstrip().startswith(("{", "[")) and not is_gpustat):
+    # document per line.
+    if not texts or texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
         log = smi_logs.log_that_begins(line)

@@ -44,7 +44,7 @@ class WatchedRun:
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so (`smi_logs.py`).
-        self.is_log = (about.source or "").startswith(("nvidia-smi ", "gpustat"))
+        self.is_log = (about.source or "").startswith("nvidia-smi ")
         self.is_reading = self.is_log and tally.samples < marks.LEAST_SAMPLES
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.gpus = tuple(tally.gpus.values())

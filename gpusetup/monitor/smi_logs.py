@@ -1,5 +1,5 @@
 """Reads what `nvidia-smi` printed as samples: a log of `--query-gpu=… --format=csv`, the table, the
-long output (`-q`) and `dmon`, and gpustat's lines, each with one moment or many. Pure functions.
+long output (`-q`) and `dmon`, each with one moment or many. Pure functions.
 
 `gpusetup.readings` reads the values of a row, a table or a page; this module finds the moments.
 """
@@ -19,7 +19,6 @@ from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
-from gpusetup.monitor.marks import CUDA_CONTEXT
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
@@ -28,8 +27,6 @@ from gpusetup.readings.nvidia_smi import (
     cell,
     flag,
     gpu_rows,
-    integer,
-    memory,
     number,
     processes_of,
     query_values,
@@ -47,7 +44,7 @@ LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
 
 
 class SmiLog(NamedTuple):
-    """One form of the output of nvidia-smi or gpustat."""
+    """One form of the output of nvidia-smi."""
 
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
@@ -73,8 +70,6 @@ def log_that_begins(line: str) -> SmiLog | None:
         return SmiLog(CSV, partial(csv_moments, columns))
     if dmon_columns(line):
         return SmiLog("nvidia-smi dmon", dmon_moments)
-    if GPUSTAT.match(GPUSTAT_COLOURS.sub("", line)):
-        return SmiLog("gpustat", gpustat_moments)
     if BEGINS_QUERY.search(line):
         return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
@@ -297,64 +292,6 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
             lost = {"lost": True} if len(NO_ANSWER.findall(page)) > 3 else {}
             gpus.append(sample_of(index, {**query_values(page), **lost}))
         yield (time, tuple(gpus))
-
-
-# --- gpustat --------------------------------------------------------------------------------------
-
-GPUSTAT = re.compile(
-    r"^\[(?P<index>\d{1,3})\] (?P<name>[^|\n]{1,80}?)\s*\|(?P<state>[^|\n]{1,80})"
-    r"\|\s*(?P<used>\d+|\?+)\s*/\s*(?P<total>\d+|\?+)\s*MB(?P<processes>.{0,4000})"
-)
-"""A line of gpustat: `[0] NVIDIA L4 | 45'C, 97 %, 70 / 72 W | 8123 / 24564 MB | ada(8000M)`."""
-GPUSTAT_COLOURS = re.compile(r"\x1b(?:\[[\d;]*m|\(B)")
-GPUSTAT_PROCESS = re.compile(r"([^\s()/]{1,80})(?:/(\d{1,9}))?\((\d{1,9})M\)")
-"""`ada(8000M)` or, with more of its options, `ada:python/4410(8000M)`."""
-
-
-def gpustat_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
-    """Yields the moments of gpustat's screens; a new one begins when a GPU appears again."""
-    gpus: dict[int, GpuSample] = {}
-    time = next_time = None
-    for line in lines:
-        plain = GPUSTAT_COLOURS.sub("", line)
-        match = GPUSTAT.match(plain)
-        if not match:
-            next_time = date_of(plain) or next_time
-            continue
-        index = int(match["index"])
-        if index in gpus:
-            yield time, tuple(gpus.values())
-            gpus = {}
-        time = next_time
-        gpus[index] = gpu_of_gpustat(index, match)
-    if gpus:
-        yield time, tuple(gpus.values())
-
-
-def gpu_of_gpustat(index: int, line: re.Match[str]) -> GpuSample:
-    # The fan may stand before the utilisation, and the encoder and decoder after it.
-    state = re.sub(r"[ED]:\s*\S+ %", "", line["state"])
-    heat, (*_fan, use) = state.partition("'C")[0], re.findall(r"(\S+) %", state) or [""]
-    watts = re.search(r"(\S+)(?: / (\S+))? W", state)
-    uses = [
-        # Without a pid, a number of our own, which nobody is shown.
-        ProcessUse(pid=int(pid or -position), name=name.rpartition(":")[2], memory_bytes=size)
-        for position, (name, pid, mib) in enumerate(GPUSTAT_PROCESS.findall(line["processes"]), 1)
-        # Less than a CUDA context: a desktop.
-        if (size := int(mib) * MIB) >= CUDA_CONTEXT
-    ]
-    values = {
-        "name": line["name"],
-        "temperature_celsius": number(heat),
-        "utilization_percent": integer(use),
-        "power_watts": number(watts[1]) if watts else None,
-        "power_limit_watts": number(watts[2]) if watts else None,
-        "memory_used_bytes": memory(line["used"]),
-        "memory_total_bytes": memory(line["total"]),
-        "processes": tuple(uses) or None,
-        "lost": says_lost(line["name"]) or bool(NO_ANSWER.search(line["name"])),
-    }
-    return sample_of(index, values)
 
 
 KINDS: Mapping[str | None, Any] = {

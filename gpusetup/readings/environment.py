@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gpusetup.model.logins import USUAL, without_broken_logins
 from gpusetup.model.patterns import lazy
 
 NAMES = frozenset(
@@ -46,8 +47,6 @@ PREFIXES = (
 
 _SECRET = lazy(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I)
 
-_CREDENTIALS = lazy(r"(?<=://)[^/\s@]*@")
-
 
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables in the allow-list, with credentials removed from URLs.
@@ -71,4 +70,4 @@ def is_allowed(name: str) -> bool:
 
 def without_credentials(value: str) -> str:
     """The value of a variable, without logins in its URLs."""
-    return _CREDENTIALS.sub("", value)
+    return USUAL.sub("", without_broken_logins(value))

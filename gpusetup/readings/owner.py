@@ -13,17 +13,12 @@ class Owner(NamedTuple):
     """The package that a file belongs to, and the place where it is."""
 
     package: str
-    """The package's import name, or in a store the distribution's name; "" if the path names none.
-    """
-    place: Literal["environment", "store", "system", "checkout"]
+    """The package's import name; "" if the path names none."""
+    place: Literal["environment", "system", "checkout"]
     root: str = ""
-    """The folder of the environment, of the store's entry or of the checkout; "" for the system's.
-    """
+    """The folder of the environment or of the checkout; "" for the system's."""
 
 
-STORE = lazy(r"^(?P<root>/(?:nix|gnu)/store/[a-z0-9]{20,40}-(?P<entry>[^/]+))/")
-"""The stores of Nix and Guix have one folder for each package, with a hash before its name."""
-PYTHON_IN_ENTRY = re.compile(r"^python\d(?:\.\d+)?-|-\d[\w.]*$")
 PACKAGES = lazy(
     r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
     re.I,
@@ -37,7 +32,7 @@ BUILT = lazy(
 )
 SYSTEM = lazy(
     # NVIDIA's, AMD's and Intel's own folders too.
-    r"^(?:/(?:usr|lib|lib64|bin|etc|run|snap|opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt))/"
+    r"^(?:/(?:usr|nix|gnu|lib|lib64|bin|etc|run|snap|opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt))/"
     r"|[A-Z]:\\(?:Windows|Program Files\\NVIDIA[^\\]*)\\)",
     re.I,
 )
@@ -52,14 +47,7 @@ def owner_of(path: str) -> Owner:
     Owner(package='bitsandbytes', place='checkout', root='/scratch/lab/bnb')
     >>> owner_of(r"D:\app\venv\Lib\site-packages\torch\lib\c10.dll").package
     'torch'
-    >>> owner_of("/nix/store/" + "a" * 32 + "-python3.12-llama-cpp-python-0.3.9/lib/x.so").package
-    'llama-cpp-python'
     """
-    if in_store := STORE.search(path):
-        # The path inside a store's entry may name another package, so the entry's own name is used
-        # as the distribution.
-        distribution = PYTHON_IN_ENTRY.sub("", PYTHON_IN_ENTRY.sub("", in_store["entry"]))
-        return Owner(distribution, "store", in_store["root"])
     if built := BUILT.search(path):
         return Owner(built["cached"] or built["inside"], "environment")
     if installed := PACKAGES.search(path):

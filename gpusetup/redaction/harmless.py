@@ -145,8 +145,6 @@ _FORM = re.compile(
 """The forms of words that reveal nothing."""
 _FILE = r"\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|gz|tar|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html?|metadata|conf)"
 """The extensions of files that programs use."""
-LIBRARY = r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s|hip|roc|amd|ze_|c\b|m\b|dl\b)"
-"""The beginnings of the libraries that a stack for GPUs loads."""
 LONGEST_NUMBER = 11
 """More digits than a size in bytes has (80 GiB: 11) may be a serial number or an account."""
 
@@ -172,18 +170,10 @@ def is_harmless(word: str) -> bool:
     if len(numbers) > 3 or any(len(number) > LONGEST_NUMBER for number in numbers):
         return False
     letters = re.findall(r"[^\W\d_]+", word)
+    # Two letters between digits are part of a token, and beside words an abbreviation.
     is_mixed = bool(numbers) and len(letters) > 1
-    return all(_is_known(part, short=not is_mixed) for part in letters)
-
-
-def _is_known(part: str, *, short: bool) -> bool:
-    """Whether the letters of a word, or all words that it joins by capitals, are known. Two letters
-    count as known only with `short`."""
-    if part.lower() in vocabulary():
-        return True
-    joined = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", part)
-    return len(joined) < 12 and all(
-        piece.lower() in vocabulary() or (short and len(piece) <= 2) for piece in joined
+    return all(
+        part.lower() in vocabulary() or (len(part) <= 2 and not is_mixed) for part in letters
     )
 
 
@@ -200,5 +190,5 @@ def is_known_folder(name: str) -> bool:
         return True
     file = re.fullmatch(rf"(?i)(.+?){_FILE}", name)
     if file:
-        return is_harmless(file[1]) or re.match(LIBRARY, name) is not None
+        return is_harmless(file[1])
     return _FORM.fullmatch(name) is not None

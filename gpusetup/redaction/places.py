@@ -34,8 +34,6 @@ HOMES = (
     rf"(?i){_START}{_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
     # Homes below a folder `home`: `/home/jane`, `/cluster/home2/jane`, `\\server\home$\jane`.
     rf"(?i){_START}{_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_WHO}",
-    # `/root`, the home of root.
-    r"(?<![\w./~-])/root(?![\w-])",
 )
 """Matches home folders of any user in the usual places. Elsewhere (`/data/users/jane`), a name
 becomes an unknown folder."""
@@ -105,9 +103,9 @@ def hide_folders(path: str, alias: Callable[[str], str]) -> str:
 
 # --- servers --------------------------------------------------------------------------------------
 
-OPEN_HOSTS = ("pytorch.org", "nvidia.com")
-"""Servers whose paths contain neither names nor tokens."""
-PUBLIC_HOSTS = (*OPEN_HOSTS, "anaconda.org", "github.com", "huggingface.co", "localhost")
+PUBLIC_HOSTS = (
+    *("pytorch.org", "nvidia.com", "anaconda.org", "github.com", "huggingface.co", "localhost"),
+)
 """Servers that may stay."""
 PROJECTS = (
     r"(?i)/(?:pytorch|nvidia|triton-lang|dao-ailab|vllm-project|huggingface|conda-forge|astral-sh|pypa"
@@ -134,8 +132,7 @@ def hide_url(url: Match) -> str:
     # A `file:` URL is a path, which is hidden like other paths.
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"
-    is_of_a_project = host.lower() == "github.com" and re.match(PROJECTS, path)
-    if not (is_public(host) and host.lower().endswith(OPEN_HOSTS)) and not is_of_a_project:
+    if not (host.lower() == "github.com" and re.match(PROJECTS, path)):
         path = "/".join(
             part if not part or is_known_folder(part) or re.search(PACKAGE_FILE, part) else "<path>"
             for part in path.split("/")
@@ -160,8 +157,8 @@ def is_public(host: str) -> bool:
 
 # --- addresses ------------------------------------------------------------------------------------
 
-_IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
-"""Four numbers that are not part of a longer version. A network size and a port may follow."""
+_IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d|-[a-z])(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
+"""Four numbers that are not part of a longer version (`6.6.87.2-microsoft`). A network size and a port may follow."""
 _VERSION_BEFORE = (
     # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
     r"(?i)(?:[=~<>!]=\s*v?"
@@ -171,9 +168,6 @@ _VERSION_BEFORE = (
     r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
 )
 """Matches the text before four numbers if it shows that they are a version."""
-_LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
-"""The first numbers of CUDA libraries' versions, which have four numbers. Addresses rarely begin
-with these."""
 _IPV6 = (
     # An IPv4 address in IPv6 notation: `::ffff:10.0.0.1`.
     r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
@@ -226,7 +220,6 @@ def _hide_ipv4(address: Match) -> str:
         return address[0]
     # Look back 40 characters, because the longest word before a version has about 30.
     before = address.string[max(address.start() - 40, 0) : address.start()]
-    is_of_library = numbers.partition(".")[0] in _LIBRARY_MAJORS and not parsed.is_private
-    is_version = is_of_library or re.search(_VERSION_BEFORE, before)
+    is_version = re.search(_VERSION_BEFORE, before)
     # Versions are not followed by a port, so an address with a port is always hidden.
     return address[0] if is_version and not network_and_port else "<address>"

@@ -48,7 +48,6 @@ def is_prose(line: str) -> bool:
     return len(sentence.split()) >= WORDS_OF_PROSE and letter_share >= LETTERS_OF_PROSE
 
 
-FENCE = "```"
 KERNEL = lazy(r"\bNVRM: |\bNVRM\b.*\bXid\b")
 """The prefix of the NVIDIA driver's lines in the kernel log."""
 ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
@@ -59,18 +58,13 @@ def prose_lines(text: Text) -> dict[int, str]:
     """The lines that a person wrote, by their number (from 1), up to `CHARACTERS_READ` characters."""
     lines: dict[int, str] = {}
     characters = 0
-    is_in_block = is_in_message = False
+    is_in_message = False
     for number, line in enumerate(text.lines, 1):
-        if line.strip().startswith(FENCE):
-            is_in_block = not is_in_block
         is_in_message = ENDS_IN_COLON.search(line) is not None or (
             is_in_message and line.startswith("    ")
         )
-        # Some people put a whole letter in a code block, so only its printed lines are left out.
-        printed = (
-            number in text.logged or is_in_message or not is_prose(line) or KERNEL.search(line)
-        )
-        if printed or (is_in_block and is_program_output(line)):
+        is_printed = number in text.logged or is_in_message or not is_prose(line)
+        if is_printed or KERNEL.search(line):
             continue
         words = " ".join(line.split())
         characters += len(words)

@@ -63,8 +63,6 @@ VAGUE = lazy(
 """Words of an error that only passes on another error or does not tell its cause."""
 LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
-LINES_BEFORE = 16
-"""The number of lines before a failure that are read for its context."""
 FINISHED = lazy(
     r"100%\|[^|]{0,80}\| ?(?P<count>\d+)/(?P=count) \["
     r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
@@ -106,17 +104,15 @@ def _last_failure(lines: Sequence[str]) -> int | None:
 
 
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
-    """The event for the failure in a line, with what the lines around it say about the cause.
+    """The event for the failure in a line, with what it says about the cause.
 
     The event's values: `exception` is the exception's class, or `error`. `needs` is set if
     something is missing, `releases` if two packages do not fit together, and `own` if the program
     itself and not the GPU stack failed.
     """
     line = lines[index].strip()
-    before = lines[max(index - LINES_BEFORE, 0) : index]
     failure, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
-    # The failure's line or the last line before it that says that something is missing.
-    missing = next(filter(SAYS_MISSING.search, (line, *reversed(before))), None)
+    missing = SAYS_MISSING.search(line)
     values = {"exception": (failure["name"] if failure else None) or "error"}
     if missing:
         values["needs"] = "yes"
@@ -125,8 +121,7 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     # What is missing or does not match is named, so it is no sign of a GPU stack that fails.
     if missing or mismatch or (failure and _is_of_the_program(failure)):
         values["own"] = "yes"
-    quote = (missing or line).strip()[:SHOWN_CHARACTERS]
-    return Event(kind="program-failed", values=values, source=source, text=quote)
+    return Event(kind="program-failed", values=values, source=source, text=line[:SHOWN_CHARACTERS])
 
 
 def _is_of_the_program(failure: re.Match[str]) -> bool:

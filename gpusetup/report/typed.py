@@ -24,8 +24,6 @@ SHARED_MEMORY = lazy(
     r"^(?:shm|tmpfs)\s+(?P<size>\d{1,6}(?:\.\d{1,6})?)(?P<unit>[KMGT])i?\s.*\d%\s+/dev/shm\s*$"
 )
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": GIB, "T": GIB << 10}
-# `/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05`: the driver's library has the driver's version.
-LIBCUDA = lazy(r"^(?:.*\s)?/\S+/libcuda\.so\.(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)\s*$")
 # `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
 # print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
 # the GPU's capability; a command prints some of them.
@@ -38,15 +36,12 @@ OF_TORCH = lazy(
 )
 # `print(torch.__file__)`, and a file in no folder of the package's name: `/home/me/torch.py`.
 ASKS_FOR_TORCHS_FILE = lazy(r"\bprint\(torch\.__file__\)")
-STARTS_CUDA = "torch.cuda.init()"
-NAMES_A_GPU = lazy(r"^\s*(?:NVIDIA|Tesla|GeForce|Quadro|AMD|Radeon)\b")
-FAILED = ("traceback", "error:")
 OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
 
 
 def typed(text: Text) -> Facts:
-    """What typed commands show: the container they ran in, its shared memory, the version of
-    libcuda, a file that hides torch, and what torch says of itself.
+    """What typed commands show: the container they ran in, its shared memory, a file that hides
+    torch, and what torch says of itself.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(typed(text_of("$ df -h /dev/shm  # in the container"))).value
@@ -64,8 +59,6 @@ def typed(text: Text) -> Facts:
         if memory := SHARED_MEMORY.search(line):
             size = float(memory["size"]) * BYTES[memory["unit"]]
             yield Claim("memory.shm_total_bytes", int(size), source, SURE)
-        if library := LIBCUDA.search(line):
-            yield Claim("driver.library_version", library["version"], source, USUAL)
         if node := MISSING_NODE.search(line):
             shown = f"{node['path']}: No such file or directory"
             if node["path"] == "/dev/nvidia0" and IN_A_CONTAINER.search(command):
@@ -79,11 +72,6 @@ def typed(text: Text) -> Facts:
         # The first line below a command is its output.
         asked = above if above == command or "import torch" in above else ""
         yield from _said_by_torch(line, asked, source)
-        # `torch.cuda.init()` raises an error if torch finds no GPU.
-        if STARTS_CUDA in asked and not text.has_any(FAILED):
-            answers = OF_TORCH.search(line) or NAMES_A_GPU.search(line)
-            if answers and path:
-                yield Claim("torch.cuda_available", True, source, USUAL)
         above = line
 
 

@@ -11,7 +11,6 @@ import pytest
 import tree_sitter_pwsh
 from machines_named import snapshots
 from report_asked import NO_DRIVER, UNAVAILABLE
-from report_classes import CLASSES
 from tree_sitter import Language, Parser
 
 from gpusetup.catalog.file import load_catalog
@@ -21,16 +20,26 @@ from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Fix, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.report.read import read_bytes
+from gpusetup.report.read import read_report
 
 CATALOG = load_catalog()
+TOO_OLD = "CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+TEXTS = (
+    f"Windows 11, RTX 4070\n{UNAVAILABLE}",
+    f"RTX 5070 Ti, Windows 11\n{NO_DRIVER}",
+    "Windows 11, torch 2.5.1+cpu\nAssertionError: Torch not compiled with CUDA enabled",
+    f"Driver Version: 470.256.02   CUDA Version: 11.4\nPyTorch version: 2.6.0+cu124\n{TOO_OLD}",
+    "nvidia-smi: Driver Version: 418.87   CUDA Version: 10.1\nRuntimeError: The NVIDIA driver on "
+    "your system is too old (found version 10010).",
+    f"Driver Version: 575.64.03   CUDA Version: 12.9\nPyTorch version: 2.6.0+cu124\n{TOO_OLD}",
+    "Linux ubuntu 5.15.148-tegra #1 SMP aarch64 GNU/Linux\n>>> torch.cuda.is_available()\nFalse",
+    "$ docker run -it trainer:latest python train.py\nRuntimeError: No CUDA GPUs are available",
+)
 
 
 @cache
 def every_answer() -> dict[str, DoctorAnswer]:
-    texts = {
-        t: read_bytes(t.encode()) for c in CLASSES.values() for t in (*c.variants, *c.neighbours)
-    }
+    texts = {text: read_report(text) for text in TEXTS}
     return {name: diagnose(one, CATALOG) for name, one in {**texts, **snapshots()}.items()}
 
 
@@ -130,7 +139,7 @@ def test_what_a_person_calls_the_machine_decides(machine: str, form: str, may: b
     shown = [
         line
         for error in FAILED
-        for one in diagnose(read_bytes(f"I have {machine}.\n{error}".encode()), CATALOG).findings
+        for one in diagnose(read_report(f"I have {machine}.\n{error}"), CATALOG).findings
         if one.root and one.fix
         for line in command_lines(one.fix)
     ]

@@ -133,26 +133,6 @@ def test_what_a_card_lacks_is_named(text: str, said: str, words: str, judged: Ju
     assert words in summary["evidence"]
 
 
-SCREEN = """\
-node07   Wed Mar 11 14:05:{0:02d} 2026  535.183.01
-[0] NVIDIA RTX A6000 | 79'C,  30 %,  {1} %, 280 / 300 W | 46120 / 49140 MB | ada:python/31(46110M)
-[1] NVIDIA RTX A6000 | 55'C,  30 %,  {2} %,  90 / 300 W | 17022 / 49140 MB | ada:python/32(17012M)
-[2] ((GPU is lost))  | ??'C,  ?? %,  ?? %,  ?? / ?? W |    ?? /    ?? MB |
-"""
-
-
-def test_the_lines_of_gpustat_are_read(judged: Judge) -> None:
-    two_gpus = "\n".join(SCREEN.format(0, 94, 23).splitlines()[:3])
-    summary = judged(two_gpus)
-    assert verdict_and_step(summary) == "uneven/one-reading balance-the-work", summary["evidence"]
-    assert summary["gpus"][0]["power_watts"]["mean"] == 280
-    assert judged(two_gpus.partition("\n")[2])["verdict"] == "uneven", "without its first line"
-    screens = "".join(SCREEN.format(second, 97, 96) for second in range(0, 60, 2))
-    summary = judged(screens)
-    assert (summary["samples"], summary["seconds"]) == (30, 58)
-    assert verdict_and_step(summary) == LOST and "GPU 2 was lost" in summary["evidence"]
-
-
 # --- what slows the clocks, and single readings of several GPUs -----------------------------------
 
 CAPPED = (
@@ -160,11 +140,6 @@ CAPPED = (
     "clocks.max.sm [MHz], clocks_throttle_reasons.active"
 )
 HEAT = "temperature.gpu, clocks_throttle_reasons.active"
-FOUR = "[{}] NVIDIA A40 | 50'C, {:>3} % | 20914 / 46068 MB | ada:python/{}(20911M)"
-SHARED = """\
-[0] TITAN X | 80'C,  76 % |  8000 / 12189 MB | ada:python/2201(4000M) eve:python/9120(3990M)
-[1] TITAN X | 34'C,   0 % |    10 / 12189 MB |
-"""
 DESKTOP = """\
 | NVIDIA-SMI 535.183.01   Driver Version: 535.183.01   CUDA Version: 12.2 |
 |   0  NVIDIA GTX 1660     Off  | 00000000:01:00.0  On |              N/A |
@@ -184,9 +159,6 @@ DESKTOP = """\
         (csv(CAPPED, [["A40, 99 %, 588 W, 35 W, 210 MHz, 2100 MHz, 0x4"]] * 60),
          "throttled/power limit compare-the-power-limit", "(its limit: 35 W)"),
         (csv(HEAT, [["57, 0x20"]] * 9), "throttled/heat cool", "(sw_thermal_slowdown)"),
-        ("\n".join(FOUR.format(n, 0 if n == 2 else 100, n + 9) for n in range(4)) + "\n",
-         "uneven/one-reading see-where-it-waits", "GPU 2 did nothing"),
-        (SHARED, "bursty/one-reading see-whose-they-are", "while GPU 1 is free"),
         (DESKTOP, "idle/one-reading see-whether-torch-can", ""),
     ],
 )  # fmt: skip

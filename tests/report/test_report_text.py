@@ -11,7 +11,7 @@ from damage import HARMLESS, Way, damaged
 from each_row import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_messages import MESSAGES
+from message_samples import samples
 from writers import mixture
 
 from gpusetup.catalog.file import load_catalog
@@ -21,7 +21,7 @@ from gpusetup.model.documents import DoctorAnswer
 from gpusetup.report.cleaning import decode, is_binary
 from gpusetup.report.read import read_bytes, read_report
 
-TEXTS = tuple(text for _, text in MESSAGES)
+TEXTS = tuple({sample.kinds: sample.text for sample in samples() if sample.kinds}.values())
 
 
 def answer(raw: bytes) -> DoctorAnswer:

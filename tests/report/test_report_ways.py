@@ -11,7 +11,6 @@ from judging import changed
 from machines_named import snapshots
 from message_samples import samples
 from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered, misses
-from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
@@ -81,10 +80,9 @@ SYSTEMS = {
 
 @cache
 def machines() -> tuple[Snapshot, ...]:
-    """What each kind of sample is read as, the texts that have a cause, and the recorded machines."""
+    """What each kind of sample is read as, and the recorded machines."""
     kinds = {sample.kinds: sample.text for sample in samples()}
-    texts = (*kinds.values(), *(text for _, text in MESSAGES[::2]))
-    return (*map(read_report, texts), *snapshots().values())
+    return (*map(read_report, kinds.values()), *snapshots().values())
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -140,9 +138,6 @@ def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -
     assert not any("wsl" in line for line in command_lines(beside))
 
 
-FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
-
-
 NOT_A_TARGET = (
     "/usr/lib/python3.10/site-packages/torch/x.py",
     "/nix/store/a1-python3-3.11.13-env/lib/python3.11/site-packages/torch/x.py",
@@ -182,8 +177,6 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
         (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
         (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|570 or newer", "cu126"),
-        (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
-         "/lib/modules/6.1.0-40-amd64", "sudo modprobe nvidia", "reboot"),
         (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
          "--gres=gpu:1", "unset"),
         ("C:\\> python -c \"import platform; print(platform.machine())\"\nARM64\nC:\\> pip install "
@@ -276,8 +269,6 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
         # --- what is there ---
         ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
          "The torch that runs|torch.__file__", "gpusetup install"),
-        ("torch-2.1.2+cu121-cp311-cp311-win_amd64.whl is not a supported wheel on this platform.",
-         "64-bit CPython 3.11|\nuv venv --python 3.11", "too new"),
         (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
@@ -304,20 +295,12 @@ def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) 
     assert misses(text, has, never) == []
 
 
-MIXED = """conda list torch
-pytorch                   2.5.1           py3.11_cuda12.4_cudnn9_0    pytorch
-torch                     2.8.0                    pypi_0    pypi
->>> torch.__version__
-2.8.0+cpu
-Windows 11, RTX 4060, Driver Version: 566.36"""
 TWO_CUDAS = (
     "torch 2.6.0+cu124, RTX A6000\nInstalled CUDA version 11.5 does not match the version torch was "
     "compiled with 12.4"
 )
 
 
-@each("text, means", [(TWO_CUDAS, "cuda-12.4"), (MIXED, "--backend {}")])
-def test_what_is_recommended_is_what_the_fix_means(text: str, means: str) -> None:
-    resolution = answered(text).resolution
-    assert misses(text, means.format(resolution.backend), "") == []
-    assert resolution.backend != "cu118"
+def test_what_is_recommended_is_what_the_fix_means() -> None:
+    assert misses(TWO_CUDAS, "cuda-12.4", "") == []
+    assert answered(TWO_CUDAS).resolution.backend != "cu118"

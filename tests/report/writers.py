@@ -26,13 +26,10 @@ def machines() -> tuple[Snapshot, ...]:
 # --- torch.utils.collect_env ----------------------------------------------------------------------
 
 
-def collect_env(machine: Snapshot, *, form: str = "new") -> str:
-    """`new` is that of torch 2.x, `vllm` has a frame around it."""
-    lines = list(_new_env(machine))
-    if form == "vllm":
-        lines = ["==============================", "        System Info", *lines]
-    head = "Collecting environment information..."
-    return "\n".join((head, *lines, "", "Versions of relevant libraries:", *_pip_lines(machine)))
+def collect_env(machine: Snapshot) -> str:
+    """The output of torch 2.x."""
+    lines = ("Collecting environment information...", *_new_env(machine), "")
+    return "\n".join((*lines, "Versions of relevant libraries:", *_pip_lines(machine)))
 
 
 def _built(machine: Snapshot) -> str:
@@ -111,7 +108,7 @@ def _pip_lines(machine: Snapshot) -> Iterator[str]:
 
 
 def smi_table(machine: Snapshot, *, form: str = "new") -> str:
-    """`old`: 79 wide (384 to 525), `new`: 91 wide (530 to 595), `610`: with the renamed banner."""
+    """`old`: 79 wide (384 to 525), `new`: 91 wide (530 to 595)."""
     width = 77 if form == "old" else 89
     driver = machine.driver
     rows = [row for gpu in machine.gpus or () for row in _gpu_rows(gpu, form)]
@@ -122,10 +119,6 @@ def smi_table(machine: Snapshot, *, form: str = "new") -> str:
 
 
 def _banner(version: str, cuda: str | None, form: str) -> str:
-    if form == "610":
-        return (
-            f"NVIDIA-SMI {version:<22} KMD Version: {version:<14} CUDA UMD Version: {cuda or 'N/A'}"
-        )
     own = f"CUDA Version: {cuda}" if cuda else ""
     gap = 12 if form == "old" else 22
     return f"NVIDIA-SMI {version:<{gap}} Driver Version: {version:<{gap}} {own}"
@@ -169,35 +162,6 @@ def _gpu_rows(gpu: Gpu, form: str) -> Iterator[str]:
     yield frame
 
 
-def smi_list(machine: Snapshot) -> str:
-    return "\n".join(
-        f"GPU {n}: {gpu.name} (UUID: GPU-{n:08x}-1111-2222-3333-444444444444)"
-        for n, gpu in enumerate(machine.gpus or ())
-    )
-
-
-def smi_query(machine: Snapshot) -> str:
-    lines = [
-        "==============NVSMI LOG==============",
-        "",
-        f"Driver Version                            : {machine.driver.version}",
-        f"CUDA Version                              : {machine.driver.cuda or 'N/A'}",
-        "",
-        f"Attached GPUs                             : {len(machine.gpus or ())}",
-    ]
-    for gpu in machine.gpus or ():
-        total = (gpu.memory_total_bytes or 0) // MIB
-        lines += [
-            f"GPU {gpu.pci_bus_id or '00000000:01:00.0'}",
-            f"    Product Name                          : {gpu.name}",
-            "    FB Memory Usage",
-            f"        Total                             : {total} MiB",
-            "        Used                              : 0 MiB",
-            f"    Compute Mode                          : {gpu.compute_mode or 'Default'}",
-        ]
-    return "\n".join(lines)
-
-
 def pip_refusal(requirement: str, versions: str, *, index: str | None = None) -> str:
     command = f"pip install {requirement}" + (f" --index-url {index}" if index else "")
     looking = (f"Looking in indexes: {index}",) if index else ()
@@ -216,12 +180,8 @@ def pip_refusal(requirement: str, versions: str, *, index: str | None = None) ->
 Writer = Callable[[Snapshot], str]
 BLOCKS: tuple[Writer, ...] = (
     collect_env,
-    lambda machine: collect_env(machine, form="vllm"),
     smi_table,
     lambda machine: smi_table(machine, form="old"),
-    lambda machine: smi_table(machine, form="610"),
-    smi_list,
-    smi_query,
 )
 
 
