@@ -4,10 +4,9 @@ also its companions, its libraries, its Python and the host."""
 from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.builds import Name, index_url
 from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
-from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip

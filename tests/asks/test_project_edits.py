@@ -93,18 +93,6 @@ def test_an_index_that_the_driver_cannot_run_is_replaced_in_its_place(
     assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
 
 
-def test_a_source_for_linux_only_is_extended_and_its_index_is_named_once(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = """[{ index = "wheels", marker = "sys_platform == 'linux'" }]"""
-    text = SOURCE.replace('{ index = "wheels" }', rows).replace("cu130", "cu128")
-    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-    code, answer, _ = edit(capsys, "--from", "rtx3050-laptop")
-    marker = "sys_platform == 'linux' or sys_platform == 'win32'"
-    row = f'torch = [{{ index = "wheels", marker = "{marker}" }}]'
-    assert (code, answer["lines"]) == (0, ["[tool.uv.sources]", row])
-
-
 def test_a_companion_of_the_default_index_with_the_same_cuda_needs_no_source(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,25 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from described_machines import machine
 from judging import judged
 from machines_named import machine_named
 
 from gpusetup.cli import main
 from gpusetup.model.finding import Finding
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.snapshot_files import dump_snapshot
-from gpusetup.report.read import read_report
 
 
 def root_of(snapshot: Snapshot) -> Finding:
     return next(finding for finding in judged(snapshot).findings if finding.root)
-
-
-def commands_of(finding: Finding) -> str:
-    assert finding.fix is not None
-    return "\n".join(finding.fix.commands)
 
 
 # --- the driver is numbered apart ---------------------------------------------------------------
@@ -34,10 +25,10 @@ def commands_of(finding: Finding) -> str:
 def resolved(
     board: str, release: str, python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> dict[str, Any]:
-    made = machine(board, driver=None, python=python, on="aarch64", libc="glibc 2.39")
-    made = replace(made, os=replace(made.os, jetson=release))
+    os = {"family": "linux", "machine": "aarch64", "libc": "glibc 2.39", "jetson": release}
+    machine = {"os": os, "python": {"version": python}, "gpus": [{"name": board}]}
     file = tmp_path / "machine.json"
-    file.write_text(dump_snapshot(made))
+    file.write_text(json.dumps({"schema": "gpusetup.snapshot/1", **machine}))
     main(["resolve", "--from", str(file), "--json"])
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
@@ -75,26 +66,3 @@ def test_jetpack_7_2_gets_torchs_own_wheel_for_an_orin() -> None:
     root = root_of(machine_named("jetson-orin-7.2"))
     assert root.id == "jetson-wrong-wheel" and "on Orin with 13.2 or newer" in root.detail
     assert root.fix is not None and "torch 2.15.0 from cu132" in root.fix.text
-
-
-LOADER = "ImportError: {}: cannot open shared object file: No such file or directory"
-
-
-@pytest.mark.parametrize(
-    ("library", "wheel", "package", "folder"),
-    [
-        ("libcudss.so.0", "2.9.1+cu130", "nvidia-cudss-cu13", "nvidia/cu13/lib"),
-        ("libcusparseLt.so.0", "2.5.0+cu126", "nvidia-cusparselt-cu12", "nvidia/cusparselt/lib"),
-        ("libnvpl_lapack_lp64_gomp.so.0", "2.9.1+cu130", "nvpl-lapack nvpl-blas", "nvpl/lib"),
-    ],
-)
-def test_a_library_that_torchs_wheel_does_not_declare_is_installed_by_pip(
-    library: str, wheel: str, package: str, folder: str
-) -> None:
-    text = f"Jetson Orin NX, JetPack 6.2\ntorch {wheel}\n>>> import torch\n{LOADER.format(library)}"
-    root = root_of(read_report(text))
-    assert root.id == "cuda-lib-missing" and library in root.title
-    assert f"--no-deps {package}" in commands_of(root)
-    # The one who wrote the text shows no folder: the line asks their Python for it.
-    assert f"get_path('purelib') + '/{folder}')" in commands_of(root)
-    assert ")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" in commands_of(root)
