@@ -4,10 +4,8 @@ Each row is valid for the versions that it names, and states its source. If a pa
 declare a requirement itself, this table is the only place that has it.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import takewhile
 
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.codec import from_json
@@ -123,20 +121,3 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
         return not (built_for_default and usual_major) or project.python_only
     majors = [usual_major] if built_for_default else row.cuda.split()
     return not any(majors) or torch_major in majors
-
-
-def older_than(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
-    """A specifier for the releases that are older than these newest rows; empty if the newest
-    release is not among them. An installer takes the newest release that it allows.
-
-    >>> torchao = companion_table().project("torchao")
-    >>> older_than(torchao, torchao.rows[:2]), older_than(torchao, torchao.rows[1:])
-    (('torchao<0.16',), ())
-    """
-    # The table is sorted from new to old.
-    newest = [*takewhile(lambda row: row in rows, project.rows)]
-    if not newest:
-        return ()
-    first = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", newest[-1].versions)
-    # A row without a first release (`<0.19`) is about all older ones.
-    return (f"{project.name}<{first[1] if first else 0}",)

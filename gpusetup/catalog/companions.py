@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import LABELS
-from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.builds import Catalog, CompanionRelease, Name
 from gpusetup.catalog.kernels import release as cuda_release
-from gpusetup.catalog.rows import CompanionRelease, Name
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import allows, cuda_of, parsed
 

@@ -212,25 +212,20 @@ def change_of(
 ) -> Choice:
     """What happens to the installed torch, by the rules 4 to 7."""
     before = parsed(installed.torch)
-    is_newer = newest.build is not None and parsed(newest.build.torch) > before
-    is_wanted = question.allows(installed)
-    if is_wanted and not (wish.wants_newest and is_newer) and is_good(installed, machine, question):
-        # The requested torch is installed, but some of its files may be missing.
-        packages = [package for package in machine.packages or () if package.name == "torch"]
-        is_incomplete = any(package.intact is False for package in packages)
-        is_damaged = is_incomplete or machine.torch.import_error is not None
-        action: Action = "again" if is_damaged else "kept"
+    is_outdated = newest.build is not None and before < parsed(newest.build.torch)
+    is_wanted = question.allows(installed) and not (wish.wants_newest and is_outdated)
+    if is_wanted and is_good(installed, machine, question):
+        action: Action = "again" if is_damaged(machine) else "kept"
         return replace(as_installed(installed, question), action=action)
-    choice = newest
     # For other makers' GPUs, only the newest builds are known well enough.
-    if not (wish.wants_newest or question.maker):
-        choice = nearest_fitting(installed.torch, question)
+    takes_newest = wish.wants_newest or question.maker is not None
+    choice = newest if takes_newest else nearest_fitting(installed.torch, question)
     build = choice.build
     if build is None:
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
-    is_crossing = crosses(installed.backend, build.backend) and question.maker is None
-    if is_crossing and wish.wanted_backend == "auto":
+    is_asked = question.maker is not None or wish.wanted_backend != "auto"
+    if crosses(installed.backend, build.backend) and not is_asked:
         as_it_is = as_installed(installed, question)
         # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
         if wish.wants_newest and serves(installed, machine, question):
@@ -238,16 +233,22 @@ def change_of(
         # Without an NVIDIA GPU, there is no sign that another build would work better.
         stays = question.host.presence == "none"
         return replace(as_it_is if stays else choice, action="refused")
-    if question.maker:
-        return replace(choice, action="newest")
-    if wish.wants_newest:
-        return replace(choice, action="upgrade")
+    if takes_newest:
+        return replace(choice, action="newest" if question.maker else "upgrade")
     after = parsed(build.torch)
     # The label may differ, because the purpose is to get the same version from another index.
     if before.public == after.public:
         return replace(choice, action="same-version")
     is_newest = newest.build is not None and newest.build.torch == build.torch
     return replace(choice, action="newest" if is_newest or after < before else "nearest-newer")
+
+
+def is_damaged(machine: Snapshot) -> bool:
+    """Whether files of the installed torch are missing, or importing it fails."""
+    is_incomplete = any(
+        package.intact is False for package in machine.packages or () if package.name == "torch"
+    )
+    return is_incomplete or machine.torch.import_error is not None
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:

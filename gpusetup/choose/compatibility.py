@@ -20,7 +20,6 @@ from gpusetup.catalog.companion_table import (
     Project,
     companion_table,
     has_cuda,
-    older_than,
     row_of,
 )
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
@@ -73,11 +72,8 @@ def why_not_beside(
     is_exact = exact_version(requirement.specifier) is not None
     if not (by_table or is_exact) and project.declares:
         # An index knows releases that the table lacks, so only those for this torch are judged.
-        rows = tuple(row for row in rows if not row.torch or allows(row.torch, build.torch))
-    reasons = [
-        why_row_differs(project, row, build, catalog, by_table=by_table, is_exact=is_exact)
-        for row in rows
-    ]
+        rows = tuple(row for row in rows if is_for_torch(row, build))
+    reasons = [why_row_differs(project, row, build, catalog, by_table=by_table) for row in rows]
     # One row that fits is enough, because the other rows are about older or newer releases.
     return reasons[0] if reasons and all(reasons) else None
 
@@ -111,6 +107,11 @@ def rows_meant(
     return tuple(with_torch or rows)
 
 
+def is_for_torch(row: Pair, build: TorchBuild) -> bool:
+    """Whether the releases in a row support the torch version of a build."""
+    return row.torch is None or allows(row.torch, build.torch)
+
+
 def why_row_differs(
     project: Project,
     row: Pair,
@@ -118,7 +119,6 @@ def why_row_differs(
     catalog: Catalog,
     *,
     by_table: bool = False,
-    is_exact: bool = False,
     of_torch_index: bool = True,
 ) -> str | None:
     """The reason why the releases in a row do not work with a build; None if they do.
@@ -130,10 +130,8 @@ def why_row_differs(
     if by_table and not project.has_wheels(row):
         # If an index is asked, it reports a missing wheel itself.
         return f"no package index has a wheel for {releases} (see {row.source})"
-    if row.torch and not allows(row.torch, build.torch):
-        # An index reads a package's declared dependencies itself.
-        decides = by_table or is_exact or not project.declares
-        return f"{releases} needs torch{row.torch} ({row.source})" if decides else None
+    if not is_for_torch(row, build):
+        return f"{releases} needs torch{row.torch} ({row.source})"
     usual = usual_major(catalog, build)
     is_of_torch_index = of_torch_index and project.on_torch_index and build.cuda_major != usual
     if is_of_torch_index or has_cuda(project, row, build.cuda_major, usual):
@@ -143,19 +141,16 @@ def why_row_differs(
     return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
 
 
-def why_release_differs(
-    name: str, version: str, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool = False
-) -> str | None:
-    """The reason why one release of a package does not work with a build; None if none is known."""
+def why_release_differs(name: str, version: str, build: TorchBuild, catalog: Catalog) -> str | None:
+    """The reason why one release of a package on the default index does not work with a build; None
+    if none is known."""
     project = companion_table().project(name)
     row = row_of(project, version) if project else None
     if project is None or row is None:
         return None
     # With this version in the row, the reason names only this release.
     row = replace(row, versions=f"=={version}")
-    return why_row_differs(
-        project, row, build, catalog, is_exact=True, of_torch_index=of_torch_index
-    )
+    return why_row_differs(project, row, build, catalog, of_torch_index=False)
 
 
 def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
@@ -226,18 +221,31 @@ def limits_beside(
     `on_torch_index` contains the packages that will be installed from torch's own index. Any other
     package comes from the default index, even as a dependency.
     """
-    limits: list[str] = []
-    for project in companion_table().projects:
-        is_own = project.name in on_torch_index
-        rows = [
-            row
-            for row in project.rows
-            if why_row_differs(project, row, build, catalog, of_torch_index=is_own)
-        ]
-        limits += older_than(project, rows)
+    limits = [
+        limit_of(project, build, catalog, of_torch_index=project.name in on_torch_index)
+        for project in companion_table().projects
+    ]
     # torch's wheels do not declare which numpy they need.
-    numpy = numpy_beside(build.torch)
-    return (*limits, numpy) if numpy else tuple(limits)
+    return tuple(filter(None, (*limits, numpy_beside(build.torch))))
+
+
+def limit_of(
+    project: Project, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool
+) -> str | None:
+    """The constraint for one package; None if it needs none."""
+    oldest_misfit = None
+    # The table is sorted from new to old, and an installer takes the newest release.
+    for row in project.rows:
+        if not why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index):
+            break
+        # An index reads a package's declared dependencies itself.
+        if is_for_torch(row, build) or not project.declares:
+            oldest_misfit = row
+    if oldest_misfit is None:
+        return None
+    # A row without a first release (`<0.19`) is about all older ones.
+    first = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", oldest_misfit.versions)
+    return f"{project.name}<{first[1] if first else 0}"
 
 
 # --- notes on installed packages ------------------------------------------------------------------

@@ -55,31 +55,34 @@ FIRST_WITH_MINORS = 11
 supports no CUDA newer than its own."""
 
 
+def driver_runs(cuda: str, driver_cuda: str) -> bool:
+    """Whether a driver that reports one CUDA version also runs programs of another.
+
+    >>> driver_runs("12.8", "12.4"), driver_runs("13.0", "12.4"), driver_runs("10.2", "10.1")
+    (True, False, False)
+    """
+    needed, supported = release(cuda), release(driver_cuda)
+    # With minor-version compatibility, only the major version counts.
+    parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
+    return supported[:parts] >= needed[:parts]
+
+
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the NVIDIA driver does not support the build's CUDA version."""
-    host, catalog, cuda = question.host, question.catalog, build.cuda
+    host, cuda = question.host, build.cuda
     if cuda is None or not (host.driver or host.driver_cuda):
         return None
-    serves = True
-    if host.driver_cuda:
-        needed, supported = release(cuda), release(host.driver_cuda)
-        parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
-        serves = supported[:parts] >= needed[:parts]
-    # With cuda-compat and on a Jetson, the driver's version number does not tell which CUDA version
-    # it supports. So the CUDA version that it reports decides.
-    if host.trusts_cuda and host.driver_cuda:
-        if serves:
+    # With cuda-compat, on a Jetson, and for a CUDA that is newer than the catalog, the driver's
+    # version number does not tell which CUDA version it supports. So what it reports decides.
+    is_numbered = build.driver_floor is not None
+    if (host.trusts_cuda and host.driver_cuda) or not is_numbered:
+        if host.driver_cuda is None or driver_runs(cuda, host.driver_cuda):
             return None
         if host.jetpack:
             found = f"{host.jetpack.name} (CUDA {host.driver_cuda})"
             return f"needs a JetPack for CUDA {cuda}, found {found}"
         return f"needs a driver for CUDA {cuda}, found one for {host.driver_cuda}"
-    if build.driver_floor is None:
-        if serves:
-            return None
-        newer = f"which is newer than the catalog of {catalog.as_of}"
-        return f"needs a driver for CUDA {cuda}, {newer}; found one for {host.driver_cuda}"
-    if host.driver is None or parsed(host.driver) >= parsed(build.driver_floor):
+    if host.driver is None or parsed(host.driver) >= parsed(build.driver_floor or "0"):
         return None
     return f"needs NVIDIA driver {build.driver_floor}, found {host.driver}"
 

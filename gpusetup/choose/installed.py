@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
-from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.builds import Catalog, Name
 from gpusetup.catalog.companions import UNREAD, beside, default_backend
 from gpusetup.catalog.kernels import readable
-from gpusetup.catalog.rows import Name
 from gpusetup.choose.constraints import in_scope, why_driver_is_too_old, why_kernels_lack_a_gpu
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild

@@ -285,19 +285,21 @@ class Search:
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
     ) -> Iterator[TorchBuild]:
         """Yields the builds whose torch uv names if it may choose, for one backend after the
-        other: `builds` is newest first. Each question may tell a reason (`with_any_torch`), even
-        when no more builds are tried."""
+        other: `builds` is newest first."""
         for backend in [*dict.fromkeys(build.backend for build in builds)][:MOST_BACKENDS]:
             here = [build for build in builds if build.backend == backend]
             span = f">={here[-1].torch},<={here[0].torch}"
             answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
             self.with_any_torch = self.with_any_torch or answer.reason
             named = answer.packages.get("torch")
+            if named is None or self.tried >= MOST_TRIES:
+                continue
             # The limits of the companion table may exclude what uv names, then an older torch.
-            older = [one for one in here if named and parsed(one.torch) <= parsed(named.public)]
-            untried = [build for build in older if (build, words) not in self.failures]
-            if self.tried < MOST_TRIES:
-                yield from untried[:1]
+            for build in here:
+                is_not_newer = parsed(build.torch) <= parsed(named.public)
+                if is_not_newer and (build, words) not in self.failures:
+                    yield build
+                    break
 
     # --- asking ---
 
@@ -338,29 +340,32 @@ class Search:
     def _leave_out(
         self, answer: IndexAnswer, question: SetQuestion, words: tuple[str, ...]
     ) -> bool:
-        """Whether packages were left out because of this answer. Raises Unsatisfiable for a pin
-        that has wheels only for another Python."""
+        """Leave out the packages because of which there is no answer, if torch is not the reason;
+        False if none was left out. Raises Unsatisfiable for a pin that has wheels only for another
+        Python."""
         reason, is_project = answer.reason or "", self.question.wish.from_project
-        left = {name_of(word) for word in words} - {*FAMILY}
-        culprits = {
-            name: word for name, word in self.asked.items() if name in left and _names(name, reason)
+        remaining = {name_of(word) for word in words} - {*FAMILY}
+        named = {
+            name: word
+            for name, word in self.asked.items()
+            if name in remaining and _names(name, reason)
         }
-        wheelless = {*answer.without_wheel} - {*FAMILY}
-        for name in wheelless & {*culprits}:
-            self._refuse_other_python(culprits[name])
+        without_wheel = {*answer.without_wheel} - {*FAMILY}
+        for name in without_wheel & {*named}:
+            self._refuse_other_python(named[name])
         # Something that the user typed must remain.
-        if not culprits or (len(culprits) == len(words) and not is_project):
+        if not named or (len(named) == len(words) and not is_project):
             return False
-        if wheelless:
+        if without_wheel:
             # If only a dependency has no wheel, all that may bring it are left out.
-            direct = {name: word for name, word in culprits.items() if name in wheelless}
-            self.sources.update(direct or culprits)
+            direct = {name: word for name, word in named.items() if name in without_wheel}
+            self.sources.update(direct or named)
             return True
         # uv's reason is a proof: if torch is not in it, nothing about torch can change it.
         of_torch = (*FAMILY, *map(name_of, question.limits))
         if not is_project or any(_names(name, reason) for name in of_torch):
             return False
-        self.others.update(dict.fromkeys(culprits, reason))
+        self.others.update(dict.fromkeys(named, reason))
         return True
 
     def _newest_releases(self) -> Mapping[str, Released]:

@@ -8,11 +8,9 @@ that case the request is relaxed: first its backend, at last its torch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companions import releases_with
-from gpusetup.choose.installed import COMPANIONS, installed_packages, public
+from gpusetup.choose.installed import public
 from gpusetup.choose.wish import Wish
 from gpusetup.model.machine import Snapshot
 
@@ -31,18 +29,9 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     if machine.origin != "report":
         yield Wish(torch=wanted.torch, backend=backend)
         return
-    # The author of a report usually wants the installed torch version to work, or the one that
-    # belongs to the companion that they request or have.
+    # The author of a report usually wants the installed torch version to work.
     installed = f"=={public(version)}" if version else None
     torch = wanted.torch or installed
-    requested, _, pinned = (wanted.companion or "").partition("==")
-    packages = installed_packages(machine)
-    companions = {one: packages[one].version for one in COMPANIONS if one in packages}
-    for name, companion in ((requested, pinned), *companions.items()):
-        with suppress(ValueError):  # a version string from a report, which may be malformed
-            if not torch and companion:
-                releases = releases_with(catalog, [(name, f"=={public(companion)}")])
-                torch = f"=={releases[-1]}" if releases else None
     # An index that has any versions of a package lists them in pip's message. If the requested
     # build exists, the index refused it for another reason.
     is_refused = "wrong-index" in kinds or any(

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companions import serves_backend, serves_torch
-from gpusetup.catalog.rows import Name
 from gpusetup.choose.host import driver_family
 from gpusetup.evidence.context import (
     RuleContext,

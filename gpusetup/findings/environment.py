@@ -4,9 +4,8 @@ also its companions, its libraries, its Python and the host."""
 from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.builds import Name, index_url
 from gpusetup.catalog.companion_table import companion_table
-from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip

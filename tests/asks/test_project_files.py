@@ -195,27 +195,6 @@ def test_a_strangers_file_gets_an_answer_or_one_error(
     assert "gpusetup itself failed" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("command", "backend", "unread"),
-    [
-        # conda's `-c` names a channel, pip's a constraints file.
-        ("conda install -y pytorch=2.5.1 pytorch-cuda=12.4 -c pytorch -cnvidia", "cu124", None),
-        ("pip install -Urmore.txt -climits.txt", None, None),
-        ("pip install torch==2.5.1 -c c.txt --timeout 9", None, "c.txt"),
-    ],
-)
-def test_each_option_of_an_install_line_means_what_its_program_means_by_it(
-    command: str, backend: str, unread: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = {"Dockerfile": f"FROM python:3.11\nRUN {command}\n", "limits__txt": "torch<2.6\n"}
-    written(folder, **files, more__txt="torch>=2.5\n")
-    code, answer, said = asked(capsys, "-r", "Dockerfile")
-    assert code == 0, said
-    assert answer["after"]["torch"].startswith("2.5.1+" + (backend or "cu"))
-    notes = [note for note in answer["notes"] if "not read" in note]
-    assert bool(notes) == bool(unread) and (unread or "") in "".join(notes)
-
-
 def test_an_image_with_a_torch_of_its_own_keeps_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,12 +214,3 @@ def test_a_named_torch_counts_inside_the_bounds_of_the_file(
     written(folder, requirements__txt="torch>=2.8,<2.10\n")
     got, _, said = asked(capsys, "-r", "requirements.txt", "--torch", torch)
     assert got == code and word in said
-
-
-@pytest.mark.parametrize("bound", ["==99.1", ">=2.4,<2.3"])
-def test_a_bound_that_no_release_meets_is_named_with_its_line(
-    bound: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    written(folder, requirements__txt=f"rich\ntorch{bound}\n")
-    code, _, said = asked(capsys, "-r", "requirements.txt")
-    assert code == 1 and "requirements.txt, line 2" in said

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from conftest import Same
-from described_machines import machine
 
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.companions import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
+from gpusetup.catalog.gpus import gpu_described
 from gpusetup.catalog.kernels import release
 from gpusetup.choose.choose import choose
 from gpusetup.choose.host import host_of
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import BadInput
-from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
+from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot, Torch
 from gpusetup.model.versions import Capability
 from gpusetup.named_file import SHIPPED
 
@@ -56,7 +56,7 @@ def test_every_build_is_complete_for_its_kind() -> None:
 def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
     bare = Snapshot(
         os=Os(family="linux", machine="x86_64"),
-        driver=machine().driver,
+        driver=Driver(version="580.95.05"),
         gpus=(Gpu(name="Tesla T4"), Gpu(name="Unheard-of 9000")),
         torch=Torch(installed=True, version="2.15.0+cu130", backend="cu130"),
     )
@@ -70,13 +70,6 @@ def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
     said = {r.subject: (r.source, r.value, r.problem) for r in full.readings}
     assert said["torch.kernels"][0] == "catalog"
     assert said["gpu Unheard-of 9000"][2] == "No GPU is called 'Unheard-of 9000'"
-
-
-def test_a_torch_of_conda_has_the_architectures_of_its_channel() -> None:
-    torch = Torch(version="2.13.0", backend="cu129", installer="conda")
-    on = Os(family="linux", machine="x86_64")
-    by_conda = completed_from_catalog(Snapshot(os=on, torch=torch), CATALOG)
-    assert "sm_60" in (by_conda.torch.kernels or ())
 
 
 def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:
@@ -113,7 +106,11 @@ def test_the_answers_of_today(same_as_file: Same) -> None:
 
 def _answer(gpu: str | None, driver: str | None, os: str) -> str:
     on = "aarch64" if gpu == "GB10" or os == "macos" else "x86_64"
-    named = (gpu,) if gpu else ()
-    there = machine(*named, driver=driver, python="3.12", os=os, on=on)  # type: ignore[arg-type]
+    there = Snapshot(
+        os=Os(family=os, machine=on, libc="glibc 2.35"),  # type: ignore[arg-type]
+        python=Python(version="3.12"),
+        driver=Driver(version=driver),
+        gpus=(gpu_described(gpu, LIVE.gpus),) if gpu else (),
+    )
     build = choose(Wish(), host_of(there, LIVE), LIVE).build
     return f"torch {build.torch} {build.backend}" if build else "none"

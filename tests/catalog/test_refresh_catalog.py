@@ -57,17 +57,3 @@ def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) ->
     newest = [b for b in last if (b.os, b.machine, b.channel) == ("linux", "x86_64", "pytorch")][-1]
     kernels = f'"arch": "{" ".join(script.arch_list(newest.kernels, newest.ptx))}"'
     assert f'"backend": "cu130", {kernels}, "status": "inferred"' in build
-
-
-def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type: ignore[no-untyped-def]
-    document = json.loads(DATA.read_text(encoding="utf-8"))
-    build = read_catalog(DATA.read_bytes()).row_of("2.9.0", "cu129", "linux", "x86_64")
-    assert build is not None and build.ptx == ("compute_120",)
-    from gpusetup.model.frozen import replace
-
-    script.add(document, replace(build, torch="2.99.1"))
-    again = read_catalog(script.written(document).encode())
-    row = again.row_of("2.99.1", "cu129", "linux", "x86_64")
-    assert row is not None
-    assert (row.kernels, row.ptx, row.pythons) == (build.kernels, build.ptx, build.pythons)
-    assert again.releases[-1].torch == "2.99.1"

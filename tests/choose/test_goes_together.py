@@ -49,15 +49,6 @@ def test_an_old_torch_gets_the_numpy_that_doctor_calls_right(run: Run) -> None:
 # --- without a wheel ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "package", ["mamba-ssm", "torch-scatter", "flash-attn", "deepspeed", "sageattention==2.2.0"]
-)
-def test_offline_no_set_is_ticked_that_has_no_wheel(package: str, run: Run) -> None:
-    answer = run("resolve", package, "--offline", *NEW_ON_NEW_DRIVER, *REST)
-    assert answer.exit == 1 and "no package index has a wheel for" in answer.err
-    assert "nothing was changed" in answer.err
-
-
 def test_a_package_that_cannot_be_had_has_each_way_on_a_line_of_its_own(run: Run) -> None:
     answer = run("resolve", "flash-attn", "--offline", *NEW_ON_NEW_DRIVER, *REST)
     ways = [line.strip() for line in answer.err.partition("hint: ")[2].splitlines()]
@@ -77,12 +68,6 @@ def test_a_package_that_cannot_be_had_has_each_way_on_a_line_of_its_own(run: Run
         old = run("resolve", "flash-attn", "--offline", *host, *REST)
         assert old.exit == 1 and "scaled_dot_product_attention" in old.err
         assert "--no-build-isolation flash-attn" not in old.err
-
-
-def test_offline_an_older_release_with_a_wheel_is_the_answer(run: Run) -> None:
-    answer = run("resolve", "sageattention", "--offline", *NEW_ON_NEW_DRIVER, *REST, "--json")
-    (_, package) = answer.answer["packages"]
-    assert package["limits"] == "<2"
 
 
 PIN = "xformers==0.0.29.post3"
@@ -161,12 +146,6 @@ def test_vllm_on_a_driver_of_cuda_12_names_vllms_own_wheels(run: Run) -> None:
     newest = run("resolve", "vllm", "--offline", *NEW_ON_OLD_DRIVER, *REST)
     assert newest.exit == 0
     assert "wheels.vllm.ai" not in newest.out, "one set, and no note that recommends another"
-
-
-def test_a_build_for_another_makers_gpu_is_planned_if_it_is_named(run: Run) -> None:
-    planned = run("install", "--dry-run", "--json", "--from", "no-gpu", "--backend", "rocm6.4")
-    assert planned.exit == 0, planned.err
-    assert planned.answer["after"]["torch"].endswith("+rocm6.4")
 
 
 # --- by an index ----------------------------------------------------------------------------------

@@ -7,24 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from described_machines import machine
 from judging import judged
 from machines_named import machine_named
 
 from gpusetup.cli import main
 from gpusetup.model.finding import Finding
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.snapshot_files import dump_snapshot
 
 
 def root_of(snapshot: Snapshot) -> Finding:
     return next(finding for finding in judged(snapshot).findings if finding.root)
-
-
-def commands_of(finding: Finding) -> str:
-    assert finding.fix is not None
-    return "\n".join(finding.fix.commands)
 
 
 # --- the driver is numbered apart ---------------------------------------------------------------
@@ -33,10 +25,10 @@ def commands_of(finding: Finding) -> str:
 def resolved(
     board: str, release: str, python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> dict[str, Any]:
-    made = machine(board, driver=None, python=python, on="aarch64", libc="glibc 2.39")
-    made = replace(made, os=replace(made.os, jetson=release))
+    os = {"family": "linux", "machine": "aarch64", "libc": "glibc 2.39", "jetson": release}
+    machine = {"os": os, "python": {"version": python}, "gpus": [{"name": board}]}
     file = tmp_path / "machine.json"
-    file.write_text(dump_snapshot(made))
+    file.write_text(json.dumps({"schema": "gpusetup.snapshot/1", **machine}))
     main(["resolve", "--from", str(file), "--json"])
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer

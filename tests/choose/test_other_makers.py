@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from maker_tapes import CPU, CUDA, OLD_ROCM, XPU, amd, intel, mac, snapshot
+from maker_tapes import CUDA, amd, intel, mac, snapshot
 
-from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.catalog.file import load_catalog
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.cli import main
-from gpusetup.model.machine import Snapshot
 from gpusetup.probe.snapshot_files import dump_snapshot
 
 LINUX, WINDOWS, MACOS = "linux", "windows", "macos"
@@ -29,34 +27,20 @@ MACHINES = (
     ("RX 580", LINUX, NONE, ""),
     ("RX Vega 64", LINUX, PYTORCH, "rocm6.3"),
     ("RX 5700 XT", LINUX, AMDS, "rocm10"),
-    ("RX 5500 XT", WINDOWS, AMDS, "rocm10"),
     ("RX 6700 XT", LINUX, AMDS, "rocm10"),
-    ("RX 6700 XT", WINDOWS, AMDS, "rocm"),
     ("RX 6900 XT", LINUX, PYTORCH, "rocm"),
-    ("RX 6900 XT", WINDOWS, AMDS, "rocm"),
     ("RX 7900 XTX", LINUX, PYTORCH, "rocm"),
     ("RX 7900 XTX", WINDOWS, AMDS, "rocm"),
     ("Radeon 780M", LINUX, PYTORCH, "rocm"),
-    ("Radeon 890M", WINDOWS, AMDS, "rocm"),
-    ("Radeon 860M", LINUX, AMDS, "rocm"),
     ("Strix Halo", LINUX, PYTORCH, "rocm"),
-    ("Radeon 8060S", WINDOWS, AMDS, "rocm"),
     ("RX 9070 XT", LINUX, PYTORCH, "rocm"),
-    ("RX 9070 XT", WINDOWS, AMDS, "rocm"),
-    ("Instinct MI100", LINUX, PYTORCH, "rocm"),
     ("Instinct MI300X", LINUX, PYTORCH, "rocm"),
-    ("Instinct MI355X", LINUX, PYTORCH, "rocm"),
     ("Intel UHD Graphics 770", LINUX, NONE, ""),
-    ("Arc A380", LINUX, PYTORCH, "xpu"),
     ("Arc A770", WINDOWS, PYTORCH, "xpu"),
-    ("Arc B580", LINUX, PYTORCH, "xpu"),
     ("Intel Data Center GPU Max 1550", LINUX, PYTORCH, "xpu"),
-    ("M1", MACOS, PYTORCH, "cpu"),
     # A processor is known by its graphics.
     ("Ryzen 7 7840U", WINDOWS, AMDS, "rocm10"),
-    ("AMD Ryzen AI 9 HX 370", LINUX, PYTORCH, "rocm7.2"),
     ("Core Ultra 7 155H", WINDOWS, PYTORCH, "xpu"),
-    ("Intel Core Ultra 5 125U", WINDOWS, NONE, ""),
     ("Instinct MI300X", WINDOWS, NONE, ""),
 )
 
@@ -115,35 +99,6 @@ def test_the_wrong_makers_build_is_never_chosen_for_a_named_gpu(
             assert chosen == backend
 
 
-LIVE = {
-    "amd": (amd(), amd(CUDA), amd(CPU), amd(XPU), amd(None), amd(OLD_ROCM, device="7550",
-            version=120001), amd(CPU, device="164e", version=100306)),
-    "intel": (intel(), intel(CUDA), intel(CPU), intel(None), intel(CPU, device="9bc5")),
-    "apple": (mac(), mac(macos="13.6")),
-}  # fmt: skip
-
-
-def machines() -> list[tuple[str, Snapshot]]:
-    return [(maker, snapshot(tape)) for maker, tapes in LIVE.items() for tape in tapes]
-
-
-def test_the_wrong_makers_build_is_never_advised_on_a_machine_that_was_read() -> None:
-    from gpusetup.diagnosis.diagnose import diagnose
-    from gpusetup.model.finding import command_lines
-
-    labels = {maker.id: maker.label for maker in BY_ID.values() if maker.label}
-    for maker, machine in machines():
-        diagnosis = diagnose(machine, load_catalog())
-        build = diagnosis.resolution.backend if diagnosis.resolution.torch else None
-        # The torch that is there may be another maker's: then it is the error that is named.
-        if build and build != machine.torch.backend:
-            assert maker_of(build) in (None, maker), (maker, build)
-        lines = [line for finding in diagnosis.findings for line in command_lines(finding.fix)]
-        for other, label in labels.items():
-            for line in lines:
-                assert other == maker or f"/whl/{label}" not in line, (maker, line)
-
-
 @pytest.mark.parametrize(
     ("tape", "backend"),
     [
@@ -165,20 +120,6 @@ def test_this_machines_own_gpu_decides(
     file.write_text(dump_snapshot(snapshot(tape)))  # type: ignore[arg-type]
     assert main(["resolve", "--from", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["backend"] == backend
-
-
-@each(
-    "words, said, unsaid",
-    [
-        (("--gpu", "RX 6700 XT", "--os", "windows"), "`torch[device-gfx1031]`", "HSA_OVERRIDE"),
-        (("--gpu", "MI50"), "run `gpusetup verify`", "AMD's own index"),
-    ],
-)
-def test_the_notes_agree_with_the_build(
-    words: tuple[str, ...], said: str, unsaid: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    notes = " ".join(map(str, resolved(capsys, *words)["notes"]))  # type: ignore[call-overload]
-    assert said in notes and unsaid not in notes
 
 
 def test_an_amd_gpu_gets_its_own_nightly_and_its_own_build_of_a_project_for_cuda(

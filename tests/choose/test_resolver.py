@@ -48,23 +48,14 @@ def facts_of(answer: dict[str, Any]) -> str:
         (OLD_T4, "2.7.1 cu118", '"to": "580.65.06", "gives": "torch 2.15.0 (cu130)"'),
         (f"{OLD_T4} --torch 2.9.0", "", '"to": "525.60.13", "gives": "torch 2.9.0 (cu129)"'),
         ("--gpu 'RTX 4090' --driver 570.124.06 --torch 2.9.0", "2.9.0 cu128", "cu126"),
-        ("--gpu sm_140", "2.11.0 cu129", "is newer than the catalog of "),
-        ("--gpu sm_123", "2.15.0 cu130", '"by": "sm_120"'),
-        ("--gpu sm_30 --driver 470.256.02", "", "has no kernel for sm_30 (3.0)"),
-        ("--gpu 'Tesla K80' --driver 470.256.02", "2.3.1 cu118", ""),
         ("--gpu sm_87 --machine aarch64 --driver 595.45.04", "2.15.0 cu132", ""),
-        ("--gpu sm_87 --machine aarch64 --driver 540.4.0", "", ""),
-        ("--gpu T4 --glibc 2.17", "2.6.0 cu124", ""),
         ("--gpu T4 --python 3.13t", "2.12.0 cu130", ""),
-        ("--gpu T4 --python 3.6", "", '"change": "python", "to": "3.11"'),
         ("--gpu T4 --python 3.15 --torch 2.5.1", "", '"to": "3.13", "gives": "torch 2.5.1'),
-        ("--gpu T4 --torch '>=2.5,<2.6'", "2.5.1 cu124", ""),
         ("--gpu T4 --torch 2.5.1+cu121", "2.5.1 cu121", ""),
         ("--gpu T4 --installer conda", "2.13.0 cu130", ""),
         ("--gpu T4 --installer conda --torch 2.5.1", "2.5.1 cu124", '"index_url": null'),
         ("--gpu T4 --backend rocm6.4", "", "no build for NVIDIA GPUs of the backend rocm6.4"),
         ("--gpu T4 --torch 2.15.0 --backend cu126", "", "was never built for cu126"),
-        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "has no torch for windows on aarch64"),
         ("--gpu 'RTX 5090' --driver 550.54.14", "", "needs NVIDIA driver 570 or newer, found 550"),
     ],
 )  # fmt: skip
@@ -107,7 +98,6 @@ def mac(machine: str, version: str | None = None) -> dict[str, Any]:
             ),
             "", "", "GeForce RTX 5090 needs",
         ),
-        (linux(B200, driver={"version": "570.124.06"}), "", "", ""),
         (
             linux({**B200, "uuid": "GPU-1", "nvml_index": 0}, driver={"version": "570.124.06"}),
             "", "2.13.0 cu129", "",
@@ -142,7 +132,6 @@ def mac(machine: str, version: str | None = None) -> dict[str, Any]:
             "", "", "there are no wheels for musl",
         ),
         (linux(T4, python={"version": "3.11.9", "bits": 32}), "", "", "\"to\": \"3.11\""),
-        (mac("x86_64"), "", "2.2.2 cpu", ""),
         (mac("aarch64", "13.6"), "", "2.11.0 cpu", ""),
     ],
 )  # fmt: skip
@@ -188,18 +177,6 @@ def ask(capsys: Said) -> Ask:
 
 def numbers(torch: str | None) -> list[int]:
     return [int(part) for part in torch.split(".")] if torch else []
-
-
-@many
-@given(host=HOSTS)
-def test_what_is_answered_serves_the_gpu_and_every_other_row_has_a_reason(
-    ask: Ask, host: dict[str, str]
-) -> None:
-    answer = ask(host)
-    assert all(row["reason"].strip() for row in answer["rejections"])
-    if answer["torch"]:
-        assert answer["backend"] != "cpu" and len(answer["served"]) == 1
-        assert {one["torch"] for one in answer["fallbacks"]} <= {answer["torch"]}
 
 
 @many

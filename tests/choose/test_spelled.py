@@ -30,17 +30,13 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
     "words, meant",
     [
         (["torch", "cu124"], "gpusetup install --backend cu124"),
-        (["pytorch"], 'gpusetup install "torch"'),
-        (["pytorch-cuda=12.4"], "gpusetup install --backend 12.4"),
         (["numpy=2.1"], 'gpusetup install "numpy==2.1"'),
         (["cpuonly"], "gpusetup install --backend cpu"),
         (["torchvison"], "gpusetup install torchvision"),
-        (["."], "uv pip install ."),
         (
             ["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"],
             "uv pip install ./torch-2.5.1-cp311-cp311-linux_x86_64.whl",
         ),
-        (["git+https://github.com/x/y"], "uv pip install git+https://github.com/x/y"),
         (["requirements.txt"], "gpusetup install -r requirements.txt"),
     ],
 )
@@ -55,7 +51,6 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
 @pytest.mark.parametrize(
     ("words", "torch"),
     [
-        (["torch==2.5.1", "torchvision==0.20.1"], "2.5.1"),
         (["torchvision==0.20.1"], "2.5.1"),
         (["torchvision==0.20.1+cu124", "torch>=2.5"], "2.5.1"),
         (["torchvision==0.20.*"], "2.5.1"),
