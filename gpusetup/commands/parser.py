@@ -101,8 +101,8 @@ class CommandParser(argparse.ArgumentParser):
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
-            # The most common mistake is the name of a model, file or machine without an option before
-            # it, so suggest the options that accept such a name.
+            # The most common mistake is the name of a model, file or machine without an option, so
+            # suggest the options that accept such a name.
             takers = [
                 name
                 for name, action in known_options.items()
