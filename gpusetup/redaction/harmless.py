@@ -34,7 +34,7 @@ FOLDERS = frozenset(
     "crontabs mail lock systemd docker containerd kubelet overlay2 snapshots merged diff "
     "software apps easybuild spack modules modulefiles module easyconfigs arch avx2 avx512 "
     "gcc gcccore openmpi mpich pytorch foss fosscuda goolf intel-oneapi cray pe torch triton numpy "
-    "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index "
+    "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index issues "
     "nightly stable channels conda-forge main defaults linux-64 linux-aarch64 win-64 noarch cpu xpu "
     "encodings importlib multiprocessing asyncio .dockerenv .containerenv nvcc nvidia-smi".split()
 )
