@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.codec import from_json, from_plain, to_json
+from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.hidden_marks import map_texts, without_hidden_marks
 from gpusetup.model.machine import Snapshot
 
@@ -60,13 +60,15 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
                 known = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
                 problem_text = f"{what} was written by a newer gpusetup: {said}, {known}"
                 raise BadInput(problem_text, hint="update gpusetup")
+        snapshot = from_plain(document, Snapshot, what=what)
     except BadInput as problem:
         if "truncated" in problem.message:
             cut_off = f"{what} is cut off after {len(raw)} bytes"
             raise BadInput(cut_off, hint=_SAVE_AGAIN) from problem
         raise
-    plain = map_texts(on_one_line(document), without_hidden_marks)
-    return from_plain(plain, Snapshot, what=what)
+    # The snapshot has no unknown fields any more, which may be nested too deeply to be searched.
+    plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
+    return from_plain(plain, Snapshot, what="the snapshot")
 
 
 def on_one_line(value: Any, key: str = "") -> Any:

@@ -10,10 +10,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.nvidia_smi import GPU_VALUES, Smi, dotted, flag
+from gpusetup.readings.nvidia_smi import (
+    GPU_FIELDS,
+    GPU_VALUES,
+    Smi,
+    dotted,
+    flag,
+    integer,
+    memory,
+    number,
+)
 from gpusetup.readings.sources import UNNAMED
 
 MAX_ROWS = 256
@@ -58,11 +66,7 @@ def heading_of(line: str) -> list[str]:
     return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 
-OF_NUMBERS = re.compile(
-    r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
-    r"|fan\.speed|ecc\.errors|pcie\."
-)
-"""The beginnings of the names of columns that contain numbers."""
+NUMERIC = (integer, number, memory)
 NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
 """The beginning of a number, or of nvidia-smi's words for a missing number: `[Not Supported]`, `GPU
 is lost`."""
@@ -74,7 +78,8 @@ def has_numbers(row: Mapping[str, str]) -> bool:
     >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
     (True, False)
     """
-    return not any(OF_NUMBERS.match(name) and not NUMBER.match(text) for name, text in row.items())
+    numeric = (text for name, text in row.items() if COLUMNS.get(name, ("", None))[1] in NUMERIC)
+    return all(map(NUMBER.match, numeric))
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
@@ -136,7 +141,7 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
         fields: dict[str, Any] = {"nvml_index": place}
         values = values_of(row).items()
         fields.update((field, value) for field, value in values if field not in left_out)
-        of_a_gpu = {part.name: fields[part.name] for part in fields_of(Gpu) if part.name in fields}
+        of_a_gpu = {name: fields[name] for name in GPU_FIELDS & fields.keys()}
         gpus.append(Gpu(**{**of_a_gpu, "name": fields.get("name") or UNNAMED}))
     # All GPUs have the same driver and the same persistence setting.
     driver, persistence = dotted(rows[0].get(DRIVER)), flag(rows[0].get(PERSISTENCE))
