@@ -13,11 +13,12 @@ from functools import partial
 
 from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
-from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment, rows_of
+from gpusetup.monitor.smi_logs import gpus_of, rows_by_moment, rows_of
 from gpusetup.monitor.sources import Machine, SourceEnded
 from gpusetup.probe.nvidia_smi import PROGRAM, asked
 from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
+from gpusetup.readings.smi_csv import heading_of
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
 BASIC_FIELDS = (
@@ -59,7 +60,7 @@ def smi_gpus(system: System, fields: Sequence[str]) -> tuple[GpuSample, ...]:
     if answer is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
-    names = headings(heading)
+    names = heading_of(heading)
     gpus = gpus_of(next(rows_by_moment(rows_of(names, lines)), {})) if names else ()
     # Check the output, because nvidia-smi exits with 0 even if it only printed an error.
     if not gpus:

@@ -26,8 +26,13 @@ FORMAT_HINT = (
     "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For "
     "the output of a program use `gpusetup doctor --report FILE`"
 )
-NVITOP = re.compile(r"\bNVITOP \d")
-"""The frame of nvitop."""
+OTHER_TOOLS = {
+    "nvitop": re.compile(r"\bNVITOP \d"),
+    # `[0] NVIDIA GeForce RTX 3090 | 62°C,  98 % | 21034 / 24576 MB | user(20816M)`
+    "gpustat": re.compile(r"^\s*\[\d+\] .*\|.*\d+ ?%.*\| *\d+ / +\d+ MB"),
+    "nvtop": re.compile(r"\bDevice 0 \[.*\] PCIe GEN"),
+}
+"""A pattern for the screens of other tools, which round their figures and show a single moment."""
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
@@ -50,8 +55,13 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
-    if any(map(NVITOP.search, texts)):
-        raise BadInput(f"{path} is the screen of nvitop, not a recording", hint=FORMAT_HINT)
+    for tool, pattern in OTHER_TOOLS.items():
+        if any(map(pattern.search, texts)):
+            hint = (
+                "save what `nvidia-smi -q` prints instead, or watch a minute with `gpusetup "
+                "monitor 60`"
+            )
+            raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=hint)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
     # document per line.
     if not texts or texts[0].lstrip().startswith(("{", "[")):

@@ -7,7 +7,6 @@ long output (`-q`) and `dmon`, each with one moment or many. Pure functions.
 from __future__ import annotations
 
 import contextlib
-import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -33,7 +32,7 @@ from gpusetup.readings.nvidia_smi import (
     row_of,
     says_lost,
 )
-from gpusetup.readings.smi_csv import COLUMNS, has_numbers, values_of
+from gpusetup.readings.smi_csv import COLUMNS, heading_of, row_in, values_of
 
 MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
@@ -65,7 +64,7 @@ class SmiLog(NamedTuple):
 
 def log_that_begins(line: str) -> SmiLog | None:
     """The form of nvidia-smi's output that begins with this line; None if none does."""
-    columns = headings(line)
+    columns = heading_of(line)
     if columns:
         return SmiLog(CSV, partial(csv_moments, columns))
     if dmon_columns(line):
@@ -108,18 +107,6 @@ FAULTS: Mapping[str, str] = {
 CSV = "nvidia-smi csv"
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu")
 """The first of these columns that a row has identifies its GPU; `gpu` is a column of dmon."""
-GPU_COLUMNS = (*IDENTITY_COLUMNS[:-1], "utilization.gpu")
-"""Every header line of a log in CSV contains at least one of these columns."""
-
-
-def headings(line: str) -> list[str]:
-    """The column names of a log's header line, without units; [] if the line is not a header.
-
-    >>> headings("Index, memory.used [MiB]"), headings("a, b")
-    (['index', 'memory.used'], [])
-    """
-    names = [column.partition("[")[0].strip() for column in line.lower().split(",")]
-    return [] if set(names).isdisjoint(GPU_COLUMNS) else names
 
 
 def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
@@ -163,22 +150,17 @@ def rows_by_moment(
 
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
-    """Yields the rows of a log, without repeated headers and incomplete rows."""
-    # Remove zero bytes, because a log that was interrupted by a crash may end with them.
-    reader = csv.DictReader((line.replace("\0", "") for line in lines), names)
-    with contextlib.suppress(csv.Error):
-        for cells in reader:
-            # If a row has more cells than the heading, csv returns the surplus as a list.
-            row = {name: text.strip() for name, text in cells.items() if isinstance(text, str)}
-            is_whole = len(row) == len(set(names)) and not headings(gpu_name(row))
-            # Below a pasted log a user may write a sentence with just as many commas.
-            if is_whole and has_numbers(row):
-                yield row
+    """Yields the rows of a log, without repeated headings and incomplete rows."""
+    for line in lines:
+        # A log that was interrupted by a crash may end with zero bytes.
+        row = row_in(names, line.replace("\0", ""))
+        if row is not None:
+            yield row
 
 
 def gpu_name(row: Mapping[str, str]) -> str:
     """The index, UUID or bus address of the GPU in a row; "" if the row has none."""
-    return next((row[name] for name in (*IDENTITY_COLUMNS, *GPU_COLUMNS) if name in row), "")
+    return next((row[name] for name in IDENTITY_COLUMNS if name in row), "")
 
 
 def gpus_of(rows: Mapping[int, Mapping[str, str]]) -> tuple[GpuSample, ...]:

@@ -72,14 +72,19 @@ NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
 is lost`."""
 
 
-def has_numbers(row: Mapping[str, str]) -> bool:
-    """Whether each column for numbers contains a number or nvidia-smi's reason why there is none.
+def row_in(names: Sequence[str], line: str) -> dict[str, str] | None:
+    """The cells of a line by column; None if it is a repeated heading, or a sentence that has as
+    many commas as a row but no number where a number or nvidia-smi's reason for none must be.
 
-    >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
-    (True, False)
+    >>> row_in(["index", "power.draw"], "0, [N/A]"), row_in(["index", "name"], "Sorry, any ideas")
+    ({'index': '0', 'power.draw': '[N/A]'}, None)
     """
+    cells = cells_of(line)
+    if len(cells) != len(names) or heading_of(line) == names:
+        return None
+    row = dict(zip(names, cells, strict=True))
     numeric = (text for name, text in row.items() if COLUMNS.get(name, ("", None))[1] in NUMERIC)
-    return all(map(NUMBER.match, numeric))
+    return row if all(map(NUMBER.match, numeric)) else None
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
@@ -123,11 +128,9 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     """
     rows: list[dict[str, str]] = []
     for line in lines:
-        row = dict(zip(names, cells_of(line), strict=False))
-        # A sentence may have as many commas as a row.
-        is_row = line.count(",") + 1 == len(names) and heading_of(line) != names
-        name = row.get("name") or row.get("gpu_name")
-        if not is_row or not has_numbers(row) or (name and not NAMED_GPU.fullmatch(name)):
+        row = row_in(names, line)
+        name = row and (row.get("name") or row.get("gpu_name"))
+        if row is None or (name and not NAMED_GPU.fullmatch(name)):
             break
         rows.append(row)
     if not rows:

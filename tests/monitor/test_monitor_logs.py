@@ -74,3 +74,23 @@ def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
     summary = judged("\n".join((COLUMNS, *lines)) + "\n")
     assert f"{summary['verdict']}/{summary['cause']}" == verdict
     assert ("a rank waits in a collective" in summary["evidence"]) == (len(gpus) > 1)
+
+
+@each(
+    "tool, screen",
+    [
+        ("gpustat", "host  Thu Nov 20 2025\n[0] NVIDIA A100 | 34'C,   0 % |     3 / 81920 MB |\n"),
+        (
+            "nvitop",
+            "│ NVITOP 1.3.2       Driver Version: 550.54      CUDA Driver Version: 12.4 │\n",
+        ),
+    ],
+)
+def test_another_tools_screen_is_refused_by_name(
+    tool: str, screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "screen.txt"
+    file.write_text(screen, encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(file)]) == 2
+    told = capsys.readouterr().err
+    assert f"the screen of {tool}" in told and "`nvidia-smi -q`" in told
