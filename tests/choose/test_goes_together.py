@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installing import Said, World, enter, needs_linux, new_world
+from installing import Said, World, enter, new_world
 
 from gpusetup.cli import main
 
@@ -139,15 +139,6 @@ def test_doctor_judges_a_companion_as_resolve_does(
 # --- a driver, and what is there ------------------------------------------------------------------
 
 
-def test_vllm_on_a_driver_of_cuda_12_names_vllms_own_wheels(run: Run) -> None:
-    exact = run("resolve", "vllm==0.32.0", "--offline", *NEW_ON_OLD_DRIVER, *REST)
-    assert exact.exit == 1
-    assert "https://wheels.vllm.ai/RELEASE/cu129" in exact.err
-    newest = run("resolve", "vllm", "--offline", *NEW_ON_OLD_DRIVER, *REST)
-    assert newest.exit == 0
-    assert "wheels.vllm.ai" not in newest.out, "one set, and no note that recommends another"
-
-
 # --- by an index ----------------------------------------------------------------------------------
 
 
@@ -206,21 +197,3 @@ def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, as
 
 
 # --- a mirror, and a new environment --------------------------------------------------------------
-
-
-@needs_linux
-def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_torch("cu130", "2.13.0")
-        world.add_torch("cu126", "2.12.0")
-        for name in ("filelock", "typing-extensions"):
-            world.add_default(name, "9.0")
-        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
-        host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
-        planned = run("install", "--dry-run", "--json", *place, *host)
-        assert planned.exit == 0, planned.err
-        assert planned.answer["after"]["torch"] == "2.13.0+cu130"
-        assert "newest on the mirror" in planned.answer["why"]

@@ -11,7 +11,6 @@ import pytest
 from each_row import each
 
 from gpusetup.api import read_report
-from gpusetup.causes import alike
 from gpusetup.commands.doctor import exit_code
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, command_lines
@@ -120,29 +119,6 @@ def test_a_cause_is_certain_where_its_text_proves_it(
     assert (likely.cause, likely.certainty) == (cause, "likely")
 
 
-PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"
-TITLED = f"{PTXAS}\n\n### Describe the bug\n\n```\nPTXASError: PTXAS error\n{PTXAS}\n```\n"
-
-
-def test_a_title_that_repeats_a_programs_line_takes_no_certainty_away() -> None:
-    answer = read_report(TITLED)
-    assert (answer.cause, answer.certainty) == ("jit-arch-rejected", "certain")
-
-
-@each(
-    "printed, cause",
-    [
-        ("2.6.0+cu124 ['sm_50', 'sm_80', 'sm_90'] (12, 0)", "arch-too-new-for-wheel"),
-        ("2.9.1+cu128 ['sm_70', 'sm_90', 'sm_120'] (6, 1)", "arch-too-old-for-wheel"),
-        ("2.9.1+cu128 ['sm_70', 'sm_90', 'sm_120'] (9, 0)", "unknown"),
-    ],
-)
-def test_the_output_that_is_asked_for_decides(printed: str, cause: str) -> None:
-    error = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
-    answer = read_report(f"{error}$ {alike.TORCHS_KERNELS}\n{printed}\n")
-    assert answer.cause == cause or (cause == "unknown" and not answer.cause.startswith("arch"))
-
-
 # --- what is changed ------------------------------------------------------------------------------
 
 UNCHANGED = [
@@ -216,19 +192,6 @@ def test_a_companion_waits_for_the_torch_that_is_there() -> None:
     assert fix.commands == () and "torch.__version__" in (answer.next_reading or "")
     known = read_report(f"{NMS}torch   2.6.0+cu124\ntorchvision   0.20.1+cu124\n")
     assert "torchvision==0.21.0" in commands_of(known)
-
-
-PLUGIN = (
-    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, "
-    "did you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
-    "indefinitely.\n"
-)
-
-
-@pytest.mark.parametrize("engine", ["crio", "containerd"])
-def test_a_node_is_configured_for_its_own_engine(engine: str) -> None:
-    shown = commands_of(read_report(f"{PLUGIN}The node's runtime is {engine}, Ubuntu 24.04.\n"))
-    assert f"--runtime={engine}" in shown and f"restart {engine}" in shown
 
 
 def test_a_screen_that_cannot_be_reached_enrols_no_key() -> None:
@@ -318,20 +281,6 @@ def test_a_programs_own_way_comes_first_and_pip_is_its_own(
     lines = installations(answer)
     assert lines
     assert all(python in line for line in lines)
-
-
-def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
-    answer = read_report(
-        f"docker run --gpus all -it trainer python train.py\n"
-        f"{warning('/app/.venv/lib/python3.11/site-packages/')}torch 2.5.1+cu124"
-    )
-    fix = root_of(answer).fix
-    assert fix is not None
-    assert not fix.commands
-    (way,) = fix.alternatives
-    assert "Dockerfile" in fix.text
-    assert "whl/cu128" in way.commands[0]
-    assert "gpusetup install" not in fix.text
 
 
 # --- healthy, and asked -------------------------------------------------------------------------

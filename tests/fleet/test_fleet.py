@@ -9,13 +9,8 @@ from typing import Any
 
 import fleet_records
 import pytest
-from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpusetup.cli import main
-from gpusetup.errors import UsageError
-from gpusetup.fleet.names import expanded, slurm_list
 
 Record = dict[str, Any]
 
@@ -127,18 +122,6 @@ def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
 
 
 # --- forms ----------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 300), st.integers(1, 4))))
-def test_a_list_of_nodes_stands_for_the_same_nodes(parts: list[tuple[str, int, int]]) -> None:
-    names = list(dict.fromkeys(f"{word}{number:0{width}d}" for word, number, width in parts))
-    assert not names or sorted(expanded(slurm_list(names))) == sorted(names)
-
-
-@each("text", ["n[1-999999999]", "n[1-99999999999999999999999]", "n[1-99999],m[1-99999]"])
-def test_a_list_of_too_many_nodes_is_refused_before_it_fills_the_memory(text: str) -> None:
-    with pytest.raises(UsageError, match="more than 100,000 nodes"):
-        expanded(text)
 
 
 # --- what nobody can compare, and what is old -----------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from each_row import each
-from replayed import Judge, csv, dmon, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
@@ -66,27 +66,12 @@ def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: 
 # --- phases ---------------------------------------------------------------------------------------
 
 
-def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
-    summary = judged(log((WORK * 60 + [0] * 12) * 4 + WORK * 5))
-    assert verdict_and_step(summary) == "good/ none", summary["evidence"]
-
-
 @each("work, pause, said", [(58, 17, "bursty/pauses shorter-pauses"), (60, 7, "good/ none")])
 def test_regular_pauses_are_told(work: int, pause: int, said: str, judged: Judge) -> None:
     summary = judged(log(([98] * work + [0] * pause) * 4))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert "paused 3 times" in summary["text"]
     assert "between its pauses" in summary["evidence"] or said.startswith("bursty")
-
-
-def test_three_samples_of_a_start_are_too_few(judged: Judge) -> None:
-    summary = judged(log([0, 2, 31]))
-    assert verdict_and_step(summary) == "None/too-short record-longer"
-
-
-def test_memory_of_unknown_size_that_was_freed(judged: Judge) -> None:
-    summary = judged(dmon("sm fb", [["97 15210"]] * 60 + [["0 1"]] * 30))
-    assert "its memory (at most 14.9 GiB) was freed" in summary["evidence"]
 
 
 # --- turns and steady use -------------------------------------------------------------------------

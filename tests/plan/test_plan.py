@@ -114,14 +114,6 @@ def test_the_largest_fits_and_one_more_does_not(
     assert not one_more["fits"] or (name == "batch" and one_more["memory_gib"]["host"])
 
 
-def test_batch_and_largest_batch_are_planned_alike(planned: Any) -> None:
-    words = ("--model", "qwen3-0.6b", "--context", "2048", "--gpu", "RTX 4090")
-    answers = [planned(*words, *more) for more in ((), ("--batch", "1"), ("--max-batch",))]
-    for name in ("strategy", "mixed_precision", "gradient_checkpointing", "param_dtype"):
-        assert len({answer["settings"][name] for answer in answers}) == 1
-    assert answers[2]["batch"] >= 1
-
-
 def test_a_batch_gets_no_tick_that_a_plain_loop_would_break(
     planned: Any,
 ) -> None:

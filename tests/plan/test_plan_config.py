@@ -120,31 +120,12 @@ gradient_checkpointing: true
 bf16: true
 """
 COLOCATED = "use_vllm: true\nvllm_mode: colocate\nvllm_gpu_memory_utilization: 0.4\n"
-PPO = """model_name_or_path: EleutherAI/pythia-1b
-sft_model_path: EleutherAI/pythia-1b
-num_ppo_epochs: 4
-per_device_train_batch_size: 4
-response_length: 64
-bf16: true
-"""
 DPO = """model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
 stage: dpo
 finetuning_type: full
 cutoff_len: 1024
 per_device_train_batch_size: 2
 bf16: true
-"""
-VERL = """actor_rollout_ref:
-  model: {path: Qwen/Qwen2.5-7B}
-  actor:
-    ppo_micro_batch_size_per_gpu: 2
-    use_kl_loss: true
-    fsdp_config: {param_offload: false, optimizer_offload: false}
-  rollout: {name: vllm, n: 5, gpu_memory_utilization: 0.6}
-  ref: {fsdp_config: {param_offload: false}}
-data: {max_prompt_length: 512, max_response_length: 512, train_batch_size: 64}
-algorithm: {adv_estimator: grpo}
-trainer: {n_gpus_per_node: 8, nnodes: 1}
 """
 
 
@@ -163,28 +144,12 @@ def test_an_engine_on_the_same_gpus_takes_its_share_of_the_card(planned: Any) ->
     assert total(asleep) < total(both)
 
 
-def test_ppo_holds_a_reference_a_reward_model_and_a_critic(planned: Any) -> None:
-    answer = planned(PPO + "reward_model_path: EleutherAI/pythia-1b\n")
-    roles = ("reference", "reward", "critic")
-    assert all(f"the {role} model" in answer["close_because"] for role in roles)
-    # Policy and critic: 16 bytes a parameter each; two frozen models with 2 to 4.
-    assert answer["memory_gib"]["states"] > 2 * 16 * 0.95
-    assert answer["confidence"] == "close"
-    assert "a reward model of another size than the policy" in answer["uncounted"]
-
-
 def test_preference_pairs_count_both_answers_and_the_reference(planned: Any) -> None:
     pairs = planned(DPO)
     assert total(pairs) > total(planned(DPO.replace("dpo", "sft"))) + 2.5
     assert "the reference model" in pairs["close_because"]
     adapters = planned(DPO.replace("full", "lora"))
     assert "the reference model" not in adapters["close_because"]
-
-
-def test_verl_counts_its_engine_beside_what_stays_on_the_gpu(planned: Any) -> None:
-    stays = planned(VERL)
-    assert total(planned(VERL.replace("false", "true"))) < total(stays)
-    assert stays["batch"] == 16  # sequences, because verl fills no budget unless it is told to
 
 
 # --- what is not counted --------------------------------------------------------------------------

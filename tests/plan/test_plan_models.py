@@ -14,22 +14,11 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
     model_named,
-    model_table,
     shape_or_assumed,
     size_in_name,
 )
 
 # --- by name --------------------------------------------------------------------------------------
-
-
-def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
-    rows = model_table().models
-    assert len(rows) >= 190
-    assert sum(row["checked"] == "published" for row in rows.values()) >= 170
-    for name in rows:
-        shape = model_named(name)
-        assert 0 < shape.active <= shape.parameters and shape.layers < 200, name
-        assert 0 < shape.largest_unit <= shape.parameters, name
 
 
 @each(
@@ -154,11 +143,8 @@ def test_layers_are_counted_by_the_usual_keys(
     "changes, said",
     [
         ({"hybrid_override_pattern": "M-M*-"}, "does not count layers of the kind"),
-        ({"layer_types": ["conv", "full_attention"]}, "does not count layers of the kind"),
         ({"model_type": "mamba2", "state_size": 128}, "does not count layers of the kind"),
-        ({"model_type": "granitemoehybrid", "mamba_n_heads": 8}, "does not count layers of the"),
         ({"hidden_size": None}, "has no `hidden_size`"),
-        ({"vocab_size": None}, "has no `vocab_size`"),
     ],
 )
 def test_layers_that_are_not_counted_are_refused(changes: dict[str, Any], said: str) -> None:

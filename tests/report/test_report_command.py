@@ -9,13 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from machines_named import machine_named
-from writers import collect_env
 
 from gpusetup.cli import main
 from gpusetup.commands.report import WHOLE, sifted
 
-TEXT = collect_env(machine_named("rtx3050-laptop"))
+TEXT = """\
+Collecting environment information...
+PyTorch version: 2.9.1+cpu
+Is debug build: False
+CUDA used to build PyTorch: None
+OS: Ubuntu 24.04.3 LTS (x86_64)
+Python version: 3.12.3 (64-bit runtime)
+Is CUDA available: False
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 3050 Laptop GPU
+Nvidia driver version: 580.95.05
+"""
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -282,20 +282,3 @@ def test_what_could_not_be_undone_or_split_is_refused(monkeypatch: pytest.Monkey
 
 
 # --- batches that are no tensors ------------------------------------------------------------------
-
-
-def test_lists_of_images_and_of_targets_are_cut_by_samples() -> None:
-    images = [torch.randn(3, 8, 8) for _ in range(6)]
-    targets = [{"boxes": torch.randn(n, 4)} for n in (4, 1, 4, 4, 2, 3)]
-    model, seen = net(), list[int]()
-
-    def step(part: Any) -> torch.Tensor:
-        pictures, boxes = part
-        assert len(pictures) == len(boxes)
-        if len(pictures) > 2:
-            raise torch.OutOfMemoryError(SAID)
-        seen.append(len(pictures))
-        return torch.stack([model(picture.mean((0, 1))[:6]).mean() for picture in pictures]).mean()
-
-    recover_from_oom(step, (images, targets), model=model, say=[].append)
-    assert seen[:3] == [2, 2, 2]

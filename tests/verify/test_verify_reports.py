@@ -17,7 +17,6 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.verify.answer.junit import as_junit
 from gpusetup.verify.answer.render import as_json, as_text
-from gpusetup.verify.options import read_options
 from gpusetup.verify.program import main
 from gpusetup.verify.values import Outcome, Report, Result
 
@@ -77,37 +76,12 @@ def test_no_text_spoils_a_report(detail: str, hint: str, means: str) -> None:
     assert json.loads(as_json(found))["checks"][0]["detail"] == detail
 
 
-def test_the_speed_over_the_cpu_stands_below_the_memory_of_its_gpu() -> None:
-    compared = Outcome("passed", "products", 154.3, unit="times the CPU in float32")
-    screen = as_text(report(IMPORT, Result("speed-over-cpu", "cuda:0", compared)))
-    assert "\nGPU Memory: 79.2 GB\nGPU Speed: 154 times the CPU (float32 products)\n" in screen
-    assert "products: 154 times the CPU in float32\n" in screen
-    assert "GPU Speed" not in as_text(report(IMPORT))
-
-
 def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
     done = started("--device", "cpu", "--json", "--junit", str(tmp_path / "report.xml"))
     answer = from_json(done.stdout, VerifyAnswer, what="the answer")
     assert (done.returncode, answer.checks[-1].name) == (0, "amp")
     root = ElementTree.fromstring((tmp_path / "report.xml").read_text(encoding="utf-8"))
     assert [case.get("name") for case in root.iter("testcase")][-1] == "amp"
-
-
-@each(
-    "words, level",
-    [
-        ((), "quick"),
-        (("--only", "matmul"), "quick"),
-        (("--only", "optimizer-steps", "matmul"), "standard"),
-        (("--only", "operators/addmm"), "census"),
-        (("--only", "load", "--seconds", "5"), "stress"),
-        (("--level", "census", "--only", "matmul"), "census"),
-    ],
-)
-def test_without_a_level_the_first_one_runs_that_has_the_checks(
-    words: tuple[str, ...], level: str
-) -> None:
-    assert read_options(words).asked.level == level
 
 
 @each(
