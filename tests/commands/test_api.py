@@ -103,15 +103,12 @@ def test_an_answer_is_the_document_of_the_command_line(
 
 WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "a GPU": (lambda: api.resolve(gpu=["no such"]), api.UsageError, "No GPU is called"),
-    "a list": (lambda: api.diagnose("list"), api.UsageError, "example machine"),
     "an empty word": (lambda: api.plan(model=""), api.UsageError, "the value is empty"),
     "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "cannot be read"),
-    "no file": (lambda: api.diagnose(Path("no/such")), api.UsageError, "cannot be read"),
     "two places": (
         lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "allowed",
     ),
     "a device": (lambda: api.verify(device="tpu"), api.UsageError, "is not a device"),
-    "a check": (lambda: api.verify(only=["nope"]), api.UsageError, "nope"),
     "no build at all": (
         lambda: api.resolve("vllm", machine="rtx3050-laptop", offline=True), api.Unsatisfiable,
         "vllm has no build",

@@ -80,9 +80,6 @@ def test_what_asks_stands_last(all_fixes: Fixes) -> None:
                 assert not ASKS.match(line), (name, id, line)
 
 
-# --- the source -----------------------------------------------------------------------------------
-
-
 # --- values that want to act ----------------------------------------------------------------------
 
 COUNT = int(os.environ.get("GPUSETUP_HOSTILE", "100"))

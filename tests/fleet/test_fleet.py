@@ -121,9 +121,6 @@ def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
     assert "\x1b[2J" not in said and "--exclude" not in said
 
 
-# --- forms ----------------------------------------------------------------------------------------
-
-
 # --- what nobody can compare, and what is old -----------------------------------------------------
 
 
@@ -215,16 +212,3 @@ def test_a_tie_is_not_called_alike(
         assert drift["majority"] is None and drift["value"] in screen
     assert main(["fleet", "show", folder]) == 0
     assert main(["fleet", "show", folder, "--strict"]) == 1
-
-
-def test_a_newer_check_ends_what_an_older_snapshot_had(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sick = node(taken_at="2026-11-19T03:00:00Z")
-    sick["gpus"][4] = {**sick["gpus"][4], "ecc_uncorrected": 3}
-    check = {**NO_GPU, "ok": True, "reason": "sound", "taken_at": "2026-11-19T12:00:00Z"}
-    folder = str(write(tmp_path / "f", {"n1": sick, "n1.check": {**check, "facts": {}}}))
-    _, answer = shown(capsys, folder)
-    (only,) = answer["nodes"]
-    assert (only["status"], only["findings"]) == ("ok", [])
-    assert only["taken_at"] == "2026-11-19T12:00:00Z"

@@ -142,6 +142,15 @@ def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, worl
     assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12" in named.err
 
 
+def test_a_member_that_a_package_brings_is_of_torchs_index(ask: Ask) -> None:
+    """torchvision 0.29.2 is only on the default index and on that for CUDA 13."""
+    said = ask("framesift", *OLD_DRIVER, "--json")
+    assert said.exit == 0, said.err
+    assert versions(said)["torchvision"] == "0.29.1+cu126"
+    first, *_ = said.answer["commands"]["uv"]
+    assert "torchvision==0.29.1+cu126" in first
+
+
 def test_what_has_no_wheel_is_left_out_and_named(ask: Ask) -> None:
     said = ask("framesift", "wordfold==1.0.9", "folded", "--json")
     assert said.exit == 0, said.err

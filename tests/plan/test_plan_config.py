@@ -111,15 +111,6 @@ def test_deepspeeds_masters_are_counted_whatever_dtype_the_config_names(planned:
 
 # --- preferences and reinforcement learning -------------------------------------------------------
 
-GRPO = """model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
-per_device_train_batch_size: 4
-num_generations: 8
-max_prompt_length: 512
-max_completion_length: 512
-gradient_checkpointing: true
-bf16: true
-"""
-COLOCATED = "use_vllm: true\nvllm_mode: colocate\nvllm_gpu_memory_utilization: 0.4\n"
 DPO = """model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
 stage: dpo
 finetuning_type: full
@@ -127,21 +118,6 @@ cutoff_len: 1024
 per_device_train_batch_size: 2
 bf16: true
 """
-
-
-def test_grpo_holds_a_reference_only_if_it_is_weighed(planned: Any) -> None:
-    weighed = planned(GRPO + COLOCATED + "beta: 0.04\n")
-    assert total(weighed) - total(planned(GRPO + COLOCATED)) > 2.5
-    assert weighed["close_because"]
-
-
-def test_an_engine_on_the_same_gpus_takes_its_share_of_the_card(planned: Any) -> None:
-    alone = planned(GRPO + "use_vllm: true\nvllm_mode: server\n")
-    both = planned(GRPO + COLOCATED)
-    assert total(both) - total(alone) == pytest.approx(0.4 * alone["memory_gib"]["capacity"])
-    assert both["confidence"] == "close"
-    asleep = planned(GRPO + COLOCATED + "vllm_enable_sleep_mode: true\n")
-    assert total(asleep) < total(both)
 
 
 def test_preference_pairs_count_both_answers_and_the_reference(planned: Any) -> None:

@@ -10,12 +10,11 @@ import pytest
 from each_row import each
 
 from gpusetup.cli import main
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
     model_named,
     shape_or_assumed,
-    size_in_name,
 )
 
 # --- by name --------------------------------------------------------------------------------------
@@ -54,22 +53,6 @@ def test_a_fine_tuned_model_has_the_shape_of_its_base(
     assert not shape.assumed
     assert shape.layers == layers
     assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.02)
-
-
-@each(
-    "name",
-    ["Qwen/Qwen3-27B", "internlm/internlm3-27b", "baichuan-inc/baichuan3-27b", "qwen3-27b",
-     "meta-llama/Llama-4-8B", "deepseek-ai/deepseek-v4", "lab/Llama-3.1-8B-70B-merge"],
-)  # fmt: skip
-def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> None:
-    try:
-        shape = shape_or_assumed(name)
-    except UsageError as problem:
-        assert "No model is called" in problem.message
-    else:
-        size = size_in_name(name)
-        assert shape.assumed
-        assert size and shape.parameters == size[0]
 
 
 @each(

@@ -24,12 +24,6 @@ def test_a_huge_marker_is_no_requirement(
     assert len(said) < 1_000, "the word itself is not repeated whole"
 
 
-def test_a_path_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (("resolve",), ("doctor",), ("install", "--dry-run", "--venv", "e")):
-        assert cli.main([*command, "--gpu", "../../x", "--driver", "580.95.05"]) == 2
-        assert "No GPU is called" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("bytes_of_ram", "said"), [(-1, "Expected `int` >= 0"), (1, "RAM is too")])
 def test_a_machine_with_impossible_ram_is_refused_or_said_not_to_fit(
     bytes_of_ram: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

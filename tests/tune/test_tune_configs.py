@@ -144,6 +144,3 @@ def test_a_batch_that_would_take_more_along_stays_with_its_reason(line: str, sai
     new, proposal = tuned(f"{text}{line}\n", card(4), batch_size=16)
     assert values(new)[("batch_size",)] == "64"
     assert any(said in word for word in proposal.words), proposal.words
-
-
-# --- a run that does not fit ----------------------------------------------------------------------

@@ -96,17 +96,6 @@ def test_what_fails_again_is_asked_once_in_float64(third: Mapping[str, Any], wor
     assert json.loads(as_json(report))["problem"] == "wrong results"
 
 
-def test_the_verdict_tells_wrong_slow_and_what_cannot_run_apart() -> None:
-    slow = {"status": "failed", "detail": "slowly", "problem": "slow"}
-    crashed = {"status": "crashed", "detail": "SIGILL"}
-    report, _ = run(*CPU, "--level", "standard", float64=crashed, float32=WRONG_ANSWER, speed=slow)
-    said = as_text(report).partition("\n")[0]
-    assert said == (
-        "verdict: failed (wrong results: float32 on cpu; cannot run: float64 on cpu; "
-        "slow: speed on cpu)"
-    )
-
-
 def results(report: Report) -> dict[str, str]:
     return {f"{each.name}@{each.device}": each.outcome.status for each in report.results}
 
@@ -146,23 +135,12 @@ def test_a_skip_counts_as_no_only_under_strict(
     assert [e.outcome.hint for e in report.results if e.name == "libraries"] == [hint]
 
 
-@each("words", [("float8",), ("float8", "amp", "--skip", "amp")])
-def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not(
-    words: tuple[str, ...],
-) -> None:
-    _, answers = run(*CPU, "--level", "standard", "--only", *words)
-    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
-
-
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:
     report, answers = run(*CPU, "--level", "stress", "--timeout", "0.9", seconds=0.5)
     last = report.results[-1]
     assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
     assert "not every check was finished" in last.outcome.detail
-
-
-# --- a check that does not end well -------------------------------------------------------------
 
 
 # --- a run that is ended ------------------------------------------------------------------------
