@@ -75,10 +75,11 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def texts() -> list[bytes]:
-    """Some reports of the tests."""
-    from report_messages import MESSAGES
+    """Some reports: messages with which the records prove their causes."""
+    from gpusetup.causes.record import RECORDS
 
-    return [text.encode() for _, text in MESSAGES[:: len(MESSAGES) // REPORTS]]
+    rows = [row.example for record in RECORDS.values() for row in record.says if row.example]
+    return [text.encode() for text in rows[:: len(rows) // REPORTS]]
 
 
 def command_line(*words: str) -> str:

@@ -360,8 +360,8 @@ CAUSES = (
         title="The compiled part of {module} is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
         "variant without compiled operators is installed.",
-        text="Rebuild the extension with the nvcc of torch's CUDA version and with a visible GPU, "
-        "and read the build's output. Without a GPU (`docker build`, a login node), set "
+        text="Rebuild the extension with the nvcc of torch's CUDA version, on the machine with "
+        "the GPU, and read the build's output. Without a GPU (`docker build`, a login node), set "
         "TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
         "torch.cuda.get_device_capability() prints it there",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of

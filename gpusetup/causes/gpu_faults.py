@@ -74,8 +74,9 @@ CAUSES = (
         text="Reset the GPU or reboot. If that does not help, the GPU must be replaced",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
-        commands=("sudo nvidia-smi --gpu-reset",),
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
+        needs_root=True,
+        needs_reboot=True,
         says=(
             r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
             says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)", example="uncorrected ECC error on device 4"),

@@ -101,12 +101,12 @@ class CommandParser(argparse.ArgumentParser):
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
-            # The most common mistake is the name of a file or machine without an option before it,
-            # so suggest the options that accept such a name.
+            # The most common mistake is the name of a model, file or machine without an option, so
+            # suggest the options that accept such a name.
             takers = [
                 name
                 for name, action in known_options.items()
-                if action.metavar in ("MACHINE", "FILE")
+                if name == "--model" or action.metavar in ("MACHINE", "FILE")
             ]
             self.complain(f"`{self.prog}` does not accept {' '.join(unknown)!r}", takers[:2])
         name = options[0].partition("=")[0]

@@ -4,8 +4,10 @@ driver or CUDA that does not respond, responds late, or returns an error."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from gpusetup.causes.cuda_start import HIDES
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,
     RuleContext,
@@ -27,7 +29,7 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, Events, Gpu
-from gpusetup.model.shell import lines
+from gpusetup.model.shell import filled
 
 
 def uvm_missing(context: RuleContext) -> Findings:
@@ -94,8 +96,8 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     counts = [instances(gpu) for gpu in sliced]
     empty = [gpu for gpu, count in zip(sliced, counts, strict=True) if count == 0]
     if empty and not messages:
-        create = lines("sudo nvidia-smi mig -cgi 0 -C")
-        fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
+        create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_listed(empty))
+        fix = Fix(text=NOTHING_RUNS, commands=(create,), needs_root=True)
         what = "MIG is on, and there is no MIG instance that can compute"
         yield of_gpus(context, "mig-misconfigured", empty, *MIG, "name", fix=fix, what=what)
     # A process computes on one MIG instance, or on whole GPUs.
@@ -115,6 +117,11 @@ NOTHING_RUNS = (
 )
 
 
+def _listed(concerned: Sequence[Gpu]) -> str:
+    """These GPUs for `nvidia-smi -i`, or the first GPU if they cannot be identified."""
+    return gpu_naming.smi_list(concerned) or "0"
+
+
 def unhidden(context: RuleContext) -> list[Gpu]:
     """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
     because it is faulty."""
@@ -131,17 +138,33 @@ def instances(gpu: Gpu) -> int | None:
 
 def compute_mode(context: RuleContext) -> Findings:
     """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
-    for gpu in unhidden(context):
-        mode = (gpu.compute_mode or "").lower()
-        # The names of vGPU profiles without CUDA end in A or B; Q and C profiles have CUDA.
-        is_virtual = (gpu.virtualization or "").lower() == "vgpu" and mode == "prohibited"
-        fields = ("name", "compute_mode")
-        if is_virtual or re.search(r"-\d{1,3}[AB]$", gpu.name.strip()):
-            yield of_gpus(context, "vgpu-no-compute", (gpu,), *fields)
-        elif mode.startswith(("prohibited", "exclusive")):
+    fields = ("name", "compute_mode")
+    without_cuda = [gpu for gpu in unhidden(context) if _lacks_cuda(gpu)]
+    if without_cuda:
+        yield of_gpus(context, "vgpu-no-compute", without_cuda, *fields)
+    for mode in ("prohibited", "exclusive"):
+        closed = [
+            gpu for gpu in unhidden(context) if _mode(gpu) == mode and gpu not in without_cuda
+        ]
+        if closed:
+            # Only these GPUs: the others of a shared node belong to other people.
+            command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_listed(closed))
+            text = RECORDS["compute-mode-exclusive"].text
+            fix = Fix(text=text, commands=(command,), needs_root=True)
             # One process may compute in the exclusive mode.
-            weak = mode.startswith("exclusive")
-            yield of_gpus(context, "compute-mode-exclusive", (gpu,), *fields, weak=weak)
+            weak = mode == "exclusive"
+            yield of_gpus(context, "compute-mode-exclusive", closed, *fields, fix=fix, weak=weak)
+
+
+def _lacks_cuda(gpu: Gpu) -> bool:
+    """Whether a virtual GPU's profile has no CUDA: its name ends in A or B, not in Q or C."""
+    is_prohibited = (gpu.virtualization or "").lower() == "vgpu" and _mode(gpu) == "prohibited"
+    return is_prohibited or bool(re.search(r"-\d{1,3}[AB]$", gpu.name.strip()))
+
+
+def _mode(gpu: Gpu) -> str:
+    """The compute mode in one word: `exclusive` for `Exclusive_Process`."""
+    return (gpu.compute_mode or "").lower().partition("_")[0]
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:

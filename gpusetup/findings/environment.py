@@ -337,10 +337,9 @@ def pairs(context: RuleContext) -> Findings:
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
         # The CUDA of a labelled wheel, or of one from a folder, is not the table's.
-        is_of_default_index = not ("+" in installed.version or installed.direct)
-        reason = why_release_differs(
-            project.name, installed.version, build, catalog, of_torch_index=not is_of_default_index
-        )
+        if "+" in installed.version or installed.direct:
+            continue
+        reason = why_release_differs(project.name, installed.version, build, catalog)
         if reason is None:
             continue
         way_out = project.way_out(build, index_url(build.backend))

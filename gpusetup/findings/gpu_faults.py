@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpusetup.causes.record import RECORDS
@@ -13,17 +14,22 @@ from gpusetup.evidence.context import (
     gpus,
     is_cuda_build,
     is_report,
+    on,
     whole_number,
 )
 from gpusetup.findings.message_rules import (
+    case_of,
     finding,
+    fix_of,
     marked,
     of_gpus,
     shown,
 )
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, visible_gpus
+from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.nvidia_smi import recovery_action
 
@@ -161,6 +167,9 @@ UNCORRECTABLE = 214
 RETIRED_PAGES_MOST = 60
 """A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
 
+RESETS = {"gpu_reset", "drain_and_reset", "none", None}
+"""Recovery actions of the driver for which resetting the GPU is enough; None if it gives none."""
+
 
 def device_faults(context: RuleContext) -> Findings:
     """A finding for each fault that the driver or the kernel log shows: of the hardware, or of a
@@ -192,10 +201,19 @@ def device_faults(context: RuleContext) -> Findings:
             for event in messages
             if event.kind in XID_WORDS and event.values.get("number")
         ]
+        record = RECORDS[fault.cause]
+        case, _ = case_of(context, record, evidence)
+        fix = replace(fix_of(context, record, evidence), text=case.text)
+        actions = {gpu.recovery_action for gpu in faulty}
+        # A driver that recommends a reboot knows that a reset is not enough.
+        may_reset = fault.cause == "hardware-fault" and actions <= RESETS
+        if may_reset or fault.cause == "ecc-error":
+            fix = replace(fix, commands=_reset_commands(context, concerned))
         yield finding(
             context,
             fault.cause,
             evidence,
+            fix=fix,
             who=gpu_naming.gpus_in_title(context, concerned) if is_named else "The GPU",
             have=gpu_naming.has_or_have(concerned),
             what=", ".join(dict.fromkeys(xids)) or "the driver recommends a reset",
@@ -234,6 +252,16 @@ def _marks(gpu: Gpu, field: str) -> bool:
         return False
     # In normal use, the driver retires single pages.
     return field != "retired_pages" or value >= RETIRED_PAGES_MOST
+
+
+def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
+    """The command that resets these GPUs; all of them if none can be named."""
+    # The command exists on Linux only (`sudo`).
+    if on(context, "windows"):
+        return ()
+    if indices := gpu_naming.smi_list(concerned):
+        return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=indices),)
+    return lines("sudo nvidia-smi --gpu-reset")
 
 
 def nvlink_degraded(context: RuleContext) -> Findings:

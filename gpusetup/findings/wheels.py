@@ -130,10 +130,14 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
     torch = torch_of(context.catalog, name, exact)
-    if torch is None and context.snapshot.python.version and context.choice.build:
+    is_file = requested.endswith(".whl")
+    if torch is None and not is_file and context.snapshot.python.version and context.choice.build:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     python = USUAL_PYTHON
-    if torch:
+    if of_file := re.search(r"-cp(\d)(\d{1,2})t?-", requested):
+        # A wheel's own file name says for which Python it is.
+        python = f"{of_file[1]}.{of_file[2]}"
+    elif torch:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.
         tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpusetup.catalog.facts import pci_name
+from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
     gpus,
@@ -27,9 +28,7 @@ def gpu_label(gpu: Gpu) -> str:
     >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
     ['GPU 1', 'GPU 0000:41:00.0']
     """
-    if gpu.nvml_index is not None:
-        return f"GPU {gpu.nvml_index}"
-    return f"GPU {gpu.pci_bus_id or gpu.name}"
+    return f"GPU {smi_index(gpu) or gpu.name}"
 
 
 def gpu_in_full(gpu: Gpu) -> str:
@@ -48,6 +47,11 @@ def gpu_in_full(gpu: Gpu) -> str:
     if gpu.name.lower() not in ("", "unknown"):
         details.append(gpu.name)
     return f"{number} ({', '.join(details)})" if details else number
+
+
+def smi_index(gpu: Gpu) -> str | None:
+    """The argument of `nvidia-smi -i` for one GPU; None if it cannot be named."""
+    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
 
 
 def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
@@ -79,6 +83,12 @@ def _value_text(name: str, value: object) -> str:
     if isinstance(value, tuple):
         value = ", ".join(map(str, value))
     return words if value is True else f"{words} {value}"
+
+
+def smi_list(concerned: Iterable[Gpu]) -> str:
+    """One argument of `nvidia-smi -i` for all of these GPUs that can be named; "" if none can."""
+    named = (smi_index(gpu) for gpu in concerned)
+    return ",".join(dict.fromkeys(index for index in named if index and is_an_identifier(index)))
 
 
 def has_or_have(concerned: Sequence[Gpu]) -> str:

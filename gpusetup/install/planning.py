@@ -77,12 +77,16 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         # A folder of wheels lacks releases as a mirror does.
         is_mirror = task.root != INDEX_ROOT or job.settings.has_no_index
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
+        # No bound, for `--torch latest` too.
+        bound = "" if task.wish.wants_newest else task.wish.torch or ""
         # `2.9.1` or `==2.9.1`, but not `>=2.5,<3`.
-        is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
+        is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", bound) is not None
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
         question = question_of(target, task)
-        any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
+        # torch is the first of its family.
+        torch, *companions = question.names
+        any_release = (f"{torch}{bound}", *companions)
         with suppress(Unsatisfiable):
             there = lock_of(replace(question, family=any_release, others=()))["torch"]["version"]
             task = task.within(f"=={there.partition('+')[0]}", "the newest on the mirror that fits")
@@ -215,7 +219,7 @@ def question_of(target: Target, task: Task) -> Question:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
         limits = tuple(filter(None, [numpy_beside(build.torch)]))
     else:
-        limits = limits_beside(catalog, build)
+        limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
     # A mirror that the user names must have every wheel, also those of AMD's own index.
     own_index = build.index if (build.index or "").startswith(INDEX_OF_AMD) else None
     root = task.root.rstrip("/")

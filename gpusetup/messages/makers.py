@@ -40,8 +40,8 @@ ROWS = (
         why="groups",
     ),
     row("device-node-missing", r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory"),
-    # docker looks for a device on the host before it starts.
-    row("device-node-missing", r"error gathering device information while adding custom device ['\"\\]*/dev/(?:dri|kfd)", place="host"),
+    # docker looks for a device on the host before it starts: without amdgpu, there is no /dev/kfd.
+    row("no-hip-gpus", r"error gathering device information while adding custom device ['\"\\]*/dev/kfd"),
     # rocminfo's list of agents.
     *rows(
         "rocm-lists-gpu",

@@ -1,5 +1,5 @@
 """Reads a model's shape from any `config.json`, by four formulas of layers: dense, mixture of
-experts, linear attention and encoder.
+experts, state space (with linear attention) and encoder.
 
 It uses the keys that nearly all configs have in common. Biases and image projectors are not
 counted, since they are at most 1 % of the parameters. Layers of any other kind are refused by name,
@@ -62,9 +62,9 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 UNCOUNTED_KEYS = ("hybrid_override_pattern", "full_attn_idxs", "linear_attn_config")
 """Keys of configs whose layers plan does not count: Nemotron-H, LFM2 and Kimi Linear."""
-UNCOUNTED_WORDS = ("mamba", "ssm", "state_size", "rwkv", "num_mem_blocks")
-"""Parts of names of keys, or of the family's name, that show a state space or other layers without
-attention, which plan does not count."""
+UNCOUNTED_FAMILIES = ("falcon_h1", "falcon_mamba", "lfm2", "jamba")
+"""Families whose layers plan does not count: attention and a state space in parallel, Mamba 1 and
+convolutions."""
 PERIODS = (
     "expert_layer_period", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq",
 )  # fmt: skip
@@ -98,6 +98,7 @@ class ModelConfig:
                 self.values |= {key: named[0]} if named else {}
         # The text part of a multimodal model has the layers of its text family.
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
+        self.is_mamba = "mamba" in str(values.get("model_type"))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
         self.name = str(values.get("_name_or_path") or values.get("name") or self.kind)
 
@@ -139,14 +140,6 @@ class ModelConfig:
                 return self.get("intermediate_size", default=round(ratio * self.hidden))
         return self.get("intermediate_size", default=4 * self.hidden)
 
-    def refuse_uncounted(self) -> None:
-        """Raise UsageError if a key or the family shows layers that plan does not count."""
-        kinds = [key for key in UNCOUNTED_KEYS if self.values.get(key)]
-        names = (self.kind, *(key for key, value in self.values.items() if value))
-        kinds += [name for name in names if any(word in name for word in UNCOUNTED_WORDS)]
-        if kinds:
-            raise self.uncounted(kinds[0])
-
     def uncounted(self, kind: str) -> UsageError:
         """The error for a model with layers of a kind that plan does not count."""
         return UsageError(
@@ -172,10 +165,12 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     is_of_images = config.has("image_size") and not config.values.get("vocab_size")
     if is_of_images or config.kind in ENCODERS:
         return encoder(config)
-    # The layers of an encoder and a decoder together cannot be counted.
+    # A pure state space model has a state size instead of attention heads. RWKV's layers, and
+    # Zamba's attention blocks that several layers share, cannot be counted.
+    has_layers = config.values.get("num_attention_heads") or config.has("state_size")
+    is_uncounted = config.has("rwkv") or config.has("num_mem_blocks")
     is_named = "model_type" in values and not values.get("is_encoder_decoder")
-    if not is_named or not config.values.get("num_attention_heads"):
-        config.refuse_uncounted()
+    if is_uncounted or not is_named or not has_layers:
         raise UsageError(
             f"{source}: the family {values.get('model_type')!r} is not known",
             hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -211,9 +206,9 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     )
 
 
-# --- decoders: dense, with experts, with linear attention -----------------------------------------
+# --- decoders: dense, with experts, with a state space --------------------------------------------
 
-ATTENTION, LINEAR = "attention", "linear"
+ATTENTION, LINEAR, STATE_SPACE = "attention", "linear", "state space"
 
 
 def decoder(config: ModelConfig) -> Shape:
@@ -224,6 +219,8 @@ def decoder(config: ModelConfig) -> Shape:
     counts = {ATTENTION: attention.parameters}
     if LINEAR in mixers:
         counts[LINEAR] = linear_attention(config)
+    if STATE_SPACE in mixers:
+        counts[STATE_SPACE] = state_space(config)
     # LayerNorm rather than RMSNorm, by the family or the epsilon's key.
     says_rms = config.has("rms") and values.get("rmsnorm", True)
     layer_norms = not says_rms and ("layer norms" in family or config.has("layer", "norm", "eps"))
@@ -286,8 +283,10 @@ class Attention(NamedTuple):
 
 
 def attention_of(config: ModelConfig) -> Attention:
-    """The attention of a layer."""
+    """The attention of a layer. A pure state space model counts as one head of its inner width."""
     hidden, values = config.hidden, config.values
+    if config.is_mamba or not values.get("num_attention_heads"):
+        return Attention(1, 2 * hidden, hidden, 0)
     heads = config.need("num_attention_heads")
     rank = config.get("kv_lora_rank")
     if rank:
@@ -329,11 +328,36 @@ def linear_attention(config: ModelConfig) -> int:
     return config.hidden * (2 * keys + 3 * values + 2 * value_heads) + convolution
 
 
+def state_space(config: ModelConfig) -> int:
+    """The parameters of one Mamba 2 layer (arXiv 2405.21060); UsageError for Mamba 1, which has no
+    heads."""
+    heads = config.get("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
+    head_width = config.get("mamba_d_head", "mamba_head_dim", "mamba_headdim")
+    if config.is_mamba and not heads:
+        # In a model without attention, `num_heads` counts the heads of the state space.
+        heads, head_width = config.get("num_heads"), config.get("head_dim")
+    if not heads or not head_width:
+        raise config.uncounted("mamba (1)")
+    inner = config.get("mamba_d_ssm", default=heads * head_width)
+    state = config.get("mamba_d_state", "ssm_state_size", "state_size", default=16)
+    kernel = config.get("mamba_d_conv", "conv_kernel", default=4)
+    groups = config.get("mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    # The input projection gives the gate, the convolution's input and a step for each head.
+    mixed = inner + 2 * groups * state
+    return config.hidden * (2 * inner + mixed + heads) + mixed * kernel
+
+
 def mixers_of(config: ModelConfig) -> Sequence[str]:
-    """What mixes the tokens in each layer, in order: attention, which all layers have if the config
-    does not describe them, or linear attention. UsageError for other kinds of layers."""
+    """The mixer of each layer, in order. UsageError for kinds of layers that plan does not count.
+
+    If the config does not describe its layers, all of them have attention, or state space in a
+    Mamba.
+    """
     values = config.values
-    config.refuse_uncounted()
+    uncounted = [key for key in UNCOUNTED_KEYS if values.get(key)]
+    uncounted += [family for family in UNCOUNTED_FAMILIES if family in config.kind]
+    if uncounted:
+        raise config.uncounted(uncounted[0])
     for key in ("layer_types", "layers_block_type"):
         kinds = values.get(key)
         if isinstance(kinds, list) and 0 < len(kinds) <= MOST_LAYERS:
@@ -341,19 +365,37 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
     layers = config.need("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise BadInput(f"`num_hidden_layers` is {layers:,}: no model has so many")
-    # The last layer of every period has attention (Qwen3-Next).
-    period = config.get("full_attention_interval", default=1)
-    without = mixer_named(config, "linear_attention")
-    return [without if (layer + 1) % period else ATTENTION for layer in range(layers)]
+    if "attn_layer_indices" in values:
+        # An empty list means that no layer has attention (Bamba, Granite 4).
+        listed = values["attn_layer_indices"]
+        indices = {at for at in (listed if isinstance(listed, list) else ()) if type(at) is int}
+        return [ATTENTION if layer in indices else STATE_SPACE for layer in range(layers)]
+    period = config.get("attn_layer_period", "full_attention_interval")
+    if period > 1:
+        offset = values.get("attn_layer_offset")
+        # Without an offset, the last layer of every period has attention.
+        first = (offset if isinstance(offset, int) else period - 1) % period
+        without = mixer_named(config, "linear_attention")
+        return [ATTENTION if layer % period == first else without for layer in range(layers)]
+    return [STATE_SPACE if config.is_mamba else ATTENTION] * layers
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
-    """The mixer for a layer kind in the config; UsageError for one that plan does not count. Linear
-    attention without known keys (MiniMax) is counted like attention."""
+    """The mixer for a layer kind in the config; UsageError for one that plan does not count.
+
+    transformers 5 writes `linear_attention` for state space too, which the model's other keys
+    reveal. Linear attention without known keys (MiniMax) is counted like attention.
+    """
+    if kind in ("mamba", "mamba2", "hybrid"):
+        return STATE_SPACE
     if "attention" not in kind:
         raise config.uncounted(kind)
-    is_counted = kind == "linear_attention" and config.values.get("linear_num_value_heads")
-    return LINEAR if is_counted else ATTENTION
+    if kind == "linear_attention":
+        if config.values.get("linear_num_value_heads"):
+            return LINEAR
+        if config.has("mamba") or config.has("state_size"):
+            return STATE_SPACE
+    return ATTENTION
 
 
 class Mlp(NamedTuple):
@@ -372,6 +414,9 @@ class Mlp(NamedTuple):
 
 def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     """The MLPs of a model, each expert or dense MLP with this number of weight matrices."""
+    # A pure Mamba has no MLPs.
+    if config.is_mamba and not config.values.get("intermediate_size"):
+        layers = 0
     width = config.mlp_width
     # One column or row in each matrix.
     unit = matrices * config.hidden

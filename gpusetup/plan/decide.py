@@ -9,6 +9,7 @@ recipe was measured, because a recipe that fits at a length also fits at shorter
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -426,15 +427,22 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
-        mild = same_training(job)
-        # If two changes set the same field, the later one counts.
-        fields = {name: value for change in mild.values() for name, value in change.items()}
-        all_mild = decide(replace(job, **fields), place)
-        if all_mild.fits:
-            saved = saved_gib(decision, all_mild.job, all_mild.recipe)
-            step = " and ".join(mild)
-            steps.append(Help(step=step, saves_gib=saved, recipe=str(all_mild.recipe)))
+        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
+
+
+def together(decision: Decision, changes: Changes) -> Iterator[Help]:
+    """Yields the smallest set of changes that together make the job fit, if there is one, trying
+    the mildest changes first."""
+    for count in range(2, len(changes) + 1):
+        for steps in itertools.combinations(changes, count):
+            # If two changes set the same field, the later one counts.
+            fields = {name: value for step in steps for name, value in changes[step].items()}
+            changed = decide(replace(decision.job, **fields), decision.place)
+            if changed.fits:
+                saved = saved_gib(decision, changed.job, changed.recipe)
+                yield Help(step=" and ".join(steps), saves_gib=saved, recipe=str(changed.recipe))
+                return
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpusetup.configs.settings import TRUE, name_of, words_of
+from gpusetup.configs.keys import key_of
+from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
 from gpusetup.errors import UsageError
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.shape import Shape
@@ -43,6 +44,8 @@ def frozen_share(what: str, shape: Shape) -> float:
 
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
 """Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
+TRAINS = re.compile(r"train(?:able)?_(\w+)|(\w+)_trainable|()trainable")
+"""Switches that freeze a part if they are off: `train_backbone: false`, `trainable: false`."""
 LAYERS_NAME = re.compile(r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers")
 EMBEDDING_WORDS = frozenset(("embedding", "embeddings", "embed", "emb", "wte", "wordembeddings"))
 WHOLE_MODEL = frozenset((
@@ -72,13 +75,14 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
 def frozen_by(name: str, text: str, model: str) -> str | None:
     """The part of the model that one key with this value freezes; None if it freezes nothing.
 
-    >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("freeze_bn", "true", "gpt2")
+    >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("train_bn", "false", "")
     ('all', None)
     """
     if LAYERS_NAME.fullmatch(name):
         return text if re.fullmatch(r"[1-9]\d{0,4}", text) else None
-    switch = FREEZES.fullmatch(name)
-    if switch is None or text not in TRUE:
+    pattern = FREEZES if text in TRUE else TRAINS if text in FALSE else None
+    switch = pattern.fullmatch(name) if pattern else None
+    if switch is None:
         return None
     # The regex group that matched is the part's name; `freeze: true` names none and means all.
     part = next(filter(None, switch.groups()), "")
@@ -101,14 +105,48 @@ class EmbeddingTable(NamedTuple):
     parameters: int
 
 
+WIDTH_NAMES = (
+    "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
+)  # fmt: skip
+"""Keys that give the width of a row in the configs of recommenders."""
+
+
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The embedding tables of users and of items that a config describes. Their settings are
-    recorded as read."""
-    roles = [role for role in ("users", "items") if any(reader.all(role))]
-    width = reader.number("embedding-dim", LARGEST_WIDTH) if roles else None
+    """The embedding tables of users and of items that a config describes, and torch's
+    `num_embeddings`. Their settings are recorded as read."""
+    width_settings: list[Setting] = []
+    widths: dict[str, int] = {}
+    for setting in reader.config.settings:
+        name = name_of(setting.path)
+        width = positive_number(reader, setting, LARGEST_WIDTH)
+        if width and name.endswith(("_dim", *WIDTH_NAMES)):
+            widths.setdefault(name, width)
+            width_settings.append(setting)
+    usual = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[EmbeddingTable] = []
-    for role in roles if width else ():
-        rows = reader.number(role, LARGEST_ROWS)
-        if rows:
-            tables.append(EmbeddingTable(f"{role} {rows:,} x {width:,}", rows * width))
+    for setting in reader.config.settings:
+        name, key = name_of(setting.path), key_of(setting.path)
+        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
+        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
+        if name == "num_embeddings":
+            # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
+            noun = str(setting.path[-2]) if len(setting.path) > 1 else "rows"
+        elif key is None or key.role not in ("users", "items"):
+            continue
+        # A width for the same noun (`movie_dim`) comes before that of all tables.
+        width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
+        rows = positive_number(reader, setting, LARGEST_ROWS)
+        if rows and width:
+            table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
+            tables.append(table)
+            reader.note(setting, f"embedding table: {table.label}")
+    for setting in width_settings if tables else ():
+        reader.note(setting, "width of the embedding tables")
     return tuple(tables)
+
+
+def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
+    """The whole number from 1 to `most` in a setting; None if the setting is anything else."""
+    digits = (reader.text(setting) or "").replace("_", "")
+    is_number = re.fullmatch(r"\d{1,13}", digits)
+    return int(digits) if is_number and 1 <= int(digits) <= most else None

@@ -46,7 +46,8 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
 
 TABLES = {
     f"n_users: {USERS}\nn_items: {ITEMS}\nembedding_dim: {WIDTH}\n": USERS + ITEMS,
-    f"num_movies: {USERS}\nemb_dim: {WIDTH}\n": USERS,
+    f"num_movies: {USERS}\nmovie_dim: {WIDTH}\n": USERS,
+    f"tables:\n  ads: {{num_embeddings: {USERS}, embedding_dim: {WIDTH}}}\n": USERS,
     f"num_samples: {USERS}\nnum_train_steps: {USERS}\nnum_layers: 12\nembedding_dim: 64\n": 0,
 }
 """Lines of a config -> the rows of 64 numbers that they describe."""
@@ -54,7 +55,7 @@ TABLES = {
 
 @pytest.mark.parametrize("text", TABLES)
 def test_tables_of_a_config_are_counted_however_they_are_named(text: str, planned: Any) -> None:
-    """004-2: users and items; never steps, samples or layers."""
+    """004-2: users, items and other entities; never steps, samples or layers."""
     head = "model_name_or_path: gpt2\nbatch_size: 8\nmax_length: 3\n"
     plain, larger = (planned(head + more, "--gpu-mem", "180GiB") for more in ("", text))
     bytes_a_parameter = states(plain) * 2**30 / plain["parameters"]

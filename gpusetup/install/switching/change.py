@@ -425,16 +425,20 @@ def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False
         return Path(venv).absolute()
     if python:
         named = Path(python).absolute()
-        # A run that was killed may have left an environment without an interpreter.
+        # A run that was killed may have left an environment without an interpreter. The name may be
+        # the folder, or the interpreter that stood in its `bin` or `Scripts`.
         for folder in (named, named.parent.parent):
             if (folder / STORE).is_dir():
                 return folder
     try:
         return Path(choose_target(System(), python).prefix)
     except GpuSetupError:
+        # An environment that was named is never replaced by another one.
+        if python or not is_undo:
+            raise
         # To restore the previous packages, no interpreter is needed.
         for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
-            if is_undo and name and (Path(name) / STORE).is_dir():
+            if name and (Path(name) / STORE).is_dir():
                 return Path(name).absolute()
         raise
 
