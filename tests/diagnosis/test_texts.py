@@ -253,36 +253,6 @@ def test_where_another_holds_the_environment_pip_is_not_the_way(text: str, way: 
     assert not installations(answer)
 
 
-PROGRAMS = (
-    # what the text shows, what its own way is, the Python that pip is given
-    (
-        "D:\\ComfyUI_windows_portable>.\\python_embeded\\python.exe -s ComfyUI\\main.py\n"
-        + warning("D:\\ComfyUI_windows_portable\\python_embeded\\Lib\\site-packages\\"),
-        "update_comfyui_and_python_dependencies.bat",
-        "python_embeded",
-    ),
-    (
-        'venv "C:\\AI\\stable-diffusion-webui\\venv\\Scripts\\Python.exe"\n'
-        + warning("C:\\AI\\stable-diffusion-webui\\venv\\lib\\site-packages\\"),
-        "TORCH_COMMAND",
-        "stable-diffusion-webui\\venv",
-    ),
-)
-
-
-@each("text, way, python", PROGRAMS)
-def test_a_programs_own_way_comes_first_and_pip_is_its_own(
-    text: str, way: str, python: str
-) -> None:
-    answer = read_report(text)
-    before, _, installation = way_of(answer).partition("in its environment")
-    assert way in before
-    assert "Install torch" in installation
-    lines = installations(answer)
-    assert lines
-    assert all(python in line for line in lines)
-
-
 # --- healthy, and asked -------------------------------------------------------------------------
 
 HEALTHY = [

@@ -55,12 +55,6 @@ def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
     assert main(["fleet", "show", str(tmp_path / "f"), "--strict"]) == 1
 
 
-def of(name: str, capability: str, count: int = 1, **changes: Any) -> Record:
-    """A record with GPUs of another model."""
-    same = {"name": name, "compute_capability": capability, "fabric_state": None, **changes}
-    return node(gpus=[{**gpu, **same} for gpu in node()["gpus"][:count]])
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -122,25 +116,6 @@ def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
 
 
 # --- what nobody can compare, and what is old -----------------------------------------------------
-
-
-def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lone = of("NVIDIA L4", "8.9", nvlinks_active=None)
-    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "login": lone})))
-    assert (code, row(answer, "login")["status"]) == (0, "differs")
-    drift = {one["field"]: one["value"] for one in row(answer, "login")["drift"]}
-    assert drift == {"node.kind": "NVIDIA L4"}
-    main(["fleet", "show", str(tmp_path / "f")])
-    assert "the only node with: NVIDIA L4, most nodes have NVIDIA H100" in capsys.readouterr().out
-    sound = {"schema": "gpusetup.node-check/1", "ok": True, "reason": ""}
-    machines = {gpu: {**sound, "facts": {"gpus.name": gpu}} for gpu in ("L4", "H100")}
-    two = str(write(tmp_path / "g", machines))
-    assert {one["status"] for one in shown(capsys, two)[1]["nodes"]} == {"ok"}
-    main(["fleet", "show", two])
-    said = capsys.readouterr().out
-    assert "none with a fault" in said
 
 
 def test_a_failed_node_has_its_next_command(

@@ -73,14 +73,6 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
 # --- long texts -----------------------------------------------------------------------------------
 
 
-def test_of_a_long_text_the_beginning_and_the_end_are_read() -> None:
-    dull = b"epoch 1 step 2 loss 0.3\n" * (WHOLE // 12)
-    kept = sifted(io.BytesIO(b"torch 2.9.1\n" + dull + b"CUDA error\n"))[0]
-    assert kept.startswith(b"torch 2.9.1") and kept.endswith(b"CUDA error\n")
-    wide = sifted(io.BytesIO(("a" + dull.decode() + "b").encode("utf-16")))[0]
-    assert wide.decode("utf-16").endswith("loss 0.3\nb")
-
-
 def test_a_long_text_says_what_was_read_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

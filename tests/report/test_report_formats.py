@@ -52,21 +52,6 @@ def test_a_program_tells_a_fact(text: str, subject: str, value: object) -> None:
     assert (read[name] if part == "environment" else getattr(read, name)) == value
 
 
-def test_the_pci_bus_and_the_driver_that_holds_a_card() -> None:
-    text = (
-        "01:00.0 VGA compatible controller: NVIDIA Corporation GA106M [GeForce RTX 3060] (rev a1)\n"
-        "\tSubsystem: ASUSTeK Computer Inc. Device 1a4c\n"
-        "\tKernel driver in use: nouveau\n"
-        "06:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Cezanne\n"
-        "\tKernel driver in use: amdgpu\n"
-    )
-    found = read_report(text).pci_devices or ()
-    assert [(device.vendor, device.driver) for device in found] == [
-        ("nvidia", "nouveau"),
-        ("amd", "amdgpu"),
-    ]
-
-
 def test_what_sources_say_is_kept_where_they_differ() -> None:
     text = "PyTorch version: 2.5.1+cu124\n\nName: torch\nVersion: 2.4.0+cu121\n"
     said = [r.value for r in read_report(text).readings if r.subject == "torch.version"]

@@ -68,13 +68,6 @@ def test_configs_of_known_trainers_change_only_where_meant(
 FORMATS = (
     ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
      "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
-    ("diffusers", "c.yaml",
-     "pretrained_model_name_or_path: x\ntrain_batch_size: 64\ngradient_accumulation_steps: 1\n"
-     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'no'\n",
-     "pretrained_model_name_or_path: x\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
-     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'bf16'\n"),
-    ("accelerate", "c.yaml", "distributed_type: X\nmixed_precision: no\n",
-     "distributed_type: X\nmixed_precision: bf16\n"),
     ("a new line with its neighbour's indent and line ends", "c.yaml",
      "args:\r\n dataloader_num_workers: 8\r\n dataloader_persistent_workers: true\r\n"
      " bf16: true\r\n per_device_train_batch_size: 64 # é\r\n max_len: 9\r\n",
@@ -90,9 +83,6 @@ FORMATS = (
      "  pin_memory: Yes   #\r\n  # pin_memory: no\r\n  name: 'it''s'\r\n  notes: |\r\n"
      "    num_workers: 3\r\nbase: &base\r\n  persistent_workers: off\r\nderived:\r\n  <<: *base\r\n"
      'loader: {num_workers: 8, prefetch_factor: 2, "x": "a # b"}'),
-    ("detectron2 yacs", "c.yaml",
-     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: False\nDATALOADER:\n  NUM_WORKERS: 4\n",
-     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: True\nDATALOADER:\n  NUM_WORKERS: 8\n"),
 )  # fmt: skip
 
 
