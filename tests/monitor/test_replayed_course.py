@@ -30,23 +30,6 @@ EMPTY = card(0, 3)
 # --- a process that ends --------------------------------------------------------------------------
 
 
-def runs(peaks: Iterable[int], *, rest: int = 20) -> str:
-    """Runs of 90 s whose memory grows to each of these peaks (MiB), with an empty GPU between."""
-    moments = []
-    for peak in peaks:
-        for number in range(90):
-            moments.append([card(97 + number % 3, 20000 + (peak - 20000) * number // 89)])
-        moments += [[EMPTY]] * rest
-    return csv(COLUMNS, moments)
-
-
-def test_memory_that_rises_to_the_limit_and_falls_to_nothing_is_out_of_memory(
-    judged: Judge,
-) -> None:
-    summary = judged(runs([45300, 45100, 45400]))
-    assert verdict_and_step(summary) == "memory-tight/before-the-end leave-a-margin"
-
-
 @each("rest", [15, 60, 300])
 def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Judge) -> None:
     moments = [[card(use)] for use in WORK * 40] + [[EMPTY]] * rest
@@ -55,12 +38,6 @@ def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Jud
     assert f"ended at second 160 of {159 + rest}" in summary["evidence"]
     # The table says the same as the verdict.
     assert summary["gpus"][0]["utilization_percent"]["mean"] > 95
-
-
-def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
-    summary = judged(log(WORK * 40 + REST * 40))
-    assert verdict_and_step(summary) == "bursty/hang see-where-it-waits"
-    assert "nothing ran in the last 159 s" in summary["evidence"]
 
 
 # --- phases ---------------------------------------------------------------------------------------
