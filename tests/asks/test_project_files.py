@@ -108,25 +108,6 @@ def test_what_is_not_read_is_named_once_and_ends_nothing(
     assert not any("nvidia-cudnn" in " ".join(step["argv"]) for step in answer["steps"])
 
 
-@pytest.mark.parametrize(
-    ("line", "torch", "backend"),
-    [
-        ("https://x/flash_attn-2.8.3%2Bcu12torch2.7-cp311-cp311-win_amd64.whl", "2.7", "cu12"),
-        ("https://x/torch-2.5.1%2Bcu124-cp311-cp311-win_amd64.whl", "2.5.1", "cu124"),
-        ("ext @ https://x/ext-1.0%2Bpt26cu124-cp311-cp311-win_amd64.whl", "2.6", "cu124"),
-        ("torch==2.5.1+cu118,<3", "2.5.1", "cu118"),
-    ],
-)
-def test_a_line_shows_its_torch_and_its_cuda(
-    line: str, torch: str, backend: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    written(folder, requirements__txt=f"{line}\nrich\n")
-    code, answer, said = asked(capsys, "-r", "requirements.txt", "torch")
-    assert code == 0, said
-    version, _, label = answer["after"]["torch"].partition("+")
-    assert version.startswith(torch) and label.startswith(backend)
-
-
 def test_a_pin_that_the_card_cannot_run_is_refused_with_the_nearest(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from conftest import Same
 
-from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.companions import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.gpus import gpu_described
@@ -19,7 +18,7 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.host import host_of
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import BadInput
-from gpusetup.model.machine import Driver, Gpu, Os, Python, Snapshot, Torch
+from gpusetup.model.machine import Driver, Os, Python, Snapshot
 from gpusetup.model.versions import Capability
 from gpusetup.named_file import SHIPPED
 
@@ -51,25 +50,6 @@ def test_every_build_is_complete_for_its_kind() -> None:
             Capability.parse(code)
         if build.os == "linux" and build.channel == "pytorch":
             assert build.glibc in ("2.17", "2.28")
-
-
-def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
-    bare = Snapshot(
-        os=Os(family="linux", machine="x86_64"),
-        driver=Driver(version="580.95.05"),
-        gpus=(Gpu(name="Tesla T4"), Gpu(name="Unheard-of 9000")),
-        torch=Torch(installed=True, version="2.15.0+cu130", backend="cu130"),
-    )
-    full = completed_from_catalog(bare, CATALOG)
-    assert full.driver.cuda == "13.0"
-    assert full.torch.cuda == "13.0" and full.torch.kernels is not None
-    assert "sm_75" in full.torch.kernels
-    t4, unknown = full.gpus or ()
-    assert (t4.compute_capability, t4.memory_total_bytes) == (Capability(7, 5), 16 << 30)
-    assert unknown.compute_capability is None
-    said = {r.subject: (r.source, r.value, r.problem) for r in full.readings}
-    assert said["torch.kernels"][0] == "catalog"
-    assert said["gpu Unheard-of 9000"][2] == "No GPU is called 'Unheard-of 9000'"
 
 
 def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from installing import Said, World, enter, needs_linux, new_world
+from installing import Said
 
 from gpusetup.cli import main
 
@@ -85,20 +84,6 @@ def test_a_pinned_companion_decides_torch_or_is_refused(run: Run) -> None:
     assert "xformers 0.0.30 with torch 2.7.0 from cu128" in refused.err
 
 
-def test_install_and_resolve_judge_a_companion_alike(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """install asks no index for another machine; the table is the same."""
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.txt").write_text("flash-attn>=2.6\ntorch>=2.4\ntransformers==4.57.1\n")
-    for answer in (
-        run("resolve", "-r", "requirements.txt", "--offline", *LAPTOP),
-        run("install", "-r", "requirements.txt", "--dry-run", *LAPTOP),
-    ):
-        assert answer.exit == 1
-        assert "flash-attn has no build for windows-x86_64" in answer.err
-
-
 @pytest.mark.parametrize("word", ["torchaudio", "accelerate==1.11.0", "torchao"])
 def test_a_projects_cpu_build_beside_a_gpu_is_replaced(
     word: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,93 +119,3 @@ def test_doctor_judges_a_companion_as_resolve_does(
         one["title"] for one in run("doctor", "--from", str(path), "--json").answer["findings"]
     ]
     assert (says in titles) if says else not any(name in title for title in titles)
-
-
-# --- a driver, and what is there ------------------------------------------------------------------
-
-
-def test_vllm_on_a_driver_of_cuda_12_names_vllms_own_wheels(run: Run) -> None:
-    exact = run("resolve", "vllm==0.32.0", "--offline", *NEW_ON_OLD_DRIVER, *REST)
-    assert exact.exit == 1
-    assert "https://wheels.vllm.ai/RELEASE/cu129" in exact.err
-    newest = run("resolve", "vllm", "--offline", *NEW_ON_OLD_DRIVER, *REST)
-    assert newest.exit == 0
-    assert "wheels.vllm.ai" not in newest.out, "one set, and no note that recommends another"
-
-
-# --- by an index ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shelves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """An index in which newer torch has builds for CUDA 12 and 13."""
-    with new_world(tmp_path_factory.mktemp("together")) as world:
-        for torch in ("2.14.1", "2.10.0"):
-            for backend in ("cu126", "cu128", "cu129", "cu130"):
-                world.index.add(f"whl/{backend}", world.wheel("torch", f"{torch}+{backend}"))
-
-        def add(name: str, version: str, *requires: str, on: str = "2026-10-01") -> None:
-            wheel = world.add_default(name, version, requires=requires)
-            world.index.uploaded[wheel.name] = f"{on}T00:00:00Z"
-
-        add("xformers", "0.0.35", "torch>=2.10")
-        add("trainer", "2.0", "torch>=2.4", "xformers")
-        add("trainer", "1.0", "torch>=2.4", on="2026-03-01")
-        add("torchcodec", "0.17.0")
-        add("torchcodec", "0.10.0", on="2026-02-01")
-        codec = world.wheel("torchcodec", "0.17.0+cu126")
-        world.index.add("whl/cu126", codec)
-        add("decoder", "1.0", "torchcodec")
-        yield world
-
-
-@pytest.fixture
-def ask(shelves: World, monkeypatch: pytest.MonkeyPatch, run: Run) -> Run:
-    enter(shelves, monkeypatch)
-    monkeypatch.setenv("GPUSETUP_INDEX", shelves.index.index_root)
-    return run
-
-
-def versions(answer: Said) -> dict[str, Any]:
-    return {package["name"]: package["version"] for package in answer.answer["packages"]}
-
-
-def test_another_backend_of_a_torch_is_tried_before_an_older_torch(ask: Run) -> None:
-    """xformers is built for CUDA 12: a driver for CUDA 13 runs that, too."""
-    answer = ask("resolve", "trainer", *NEW_ON_NEW_DRIVER, *REST, "--json")
-    assert answer.exit == 0, answer.err
-    assert versions(answer)["trainer"] == "2.0"
-    assert answer.answer["torch"] == "2.14.1"
-    assert answer.answer["backend"].startswith("cu12")
-
-
-@pytest.mark.parametrize("package", ["torchcodec", "decoder"])
-def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, ask: Run) -> None:
-    """The default index has torchcodec for CUDA 13, torch's own index for CUDA 12, too."""
-    answer = ask("resolve", package, *NEW_ON_OLD_DRIVER, *REST, "--json")
-    assert answer.exit == 0, answer.err
-    assert answer.answer["torch"] == "2.14.1"
-    assert versions(answer)["torchcodec"] == "0.17.0+cu126"
-    first, *_ = answer.answer["commands"]["uv"]
-    assert "torchcodec==0.17.0+cu126" in first and "--no-deps" in first
-
-
-# --- a mirror, and a new environment --------------------------------------------------------------
-
-
-@needs_linux
-def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    with new_world(tmp_path) as world:
-        enter(world, monkeypatch)
-        world.add_torch("cu130", "2.13.0")
-        world.add_torch("cu126", "2.12.0")
-        for name in ("filelock", "typing-extensions"):
-            world.add_default(name, "9.0")
-        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
-        host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
-        planned = run("install", "--dry-run", "--json", *place, *host)
-        assert planned.exit == 0, planned.err
-        assert planned.answer["after"]["torch"] == "2.13.0+cu130"
-        assert "newest on the mirror" in planned.answer["why"]

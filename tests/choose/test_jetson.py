@@ -57,9 +57,3 @@ def test_jetpack_6_gets_nvidias_wheel_and_its_guide() -> None:
     assert "--find-links https://developer.download.nvidia.com/compute/redist/jp/v61" in wheel
     assert "install-pytorch-jetson-platform" in root.fix.text
     assert last.endswith("pip install torch")
-
-
-def test_jetpack_7_2_gets_torchs_own_wheel_for_an_orin() -> None:
-    root = root_of(machine_named("jetson-orin-7.2"))
-    assert root.id == "jetson-wrong-wheel" and "on Orin with 13.2 or newer" in root.detail
-    assert root.fix is not None and "torch 2.15.0 from cu132" in root.fix.text

@@ -25,10 +25,8 @@ BASE: dict[str, Any] = {
     "driver": {"version": "581.29", "cuda": "13.0"},
     "gpus": [GPU],
 }
-WINDOWS = {"os": {"family": "windows", "machine": "x86_64"}}
 NONE: dict[str, Any] = {"driver": {}, "gpus": [], "pci_devices": []}
 AMD = {**NONE, "pci_devices": [{"vendor": "amd"}]}
-INTEL = {**NONE, "pci_devices": [{"vendor": "intel"}]}
 T4 = {"gpus": [OLD_GPU], "driver": {"version": "470.256.02", "cuda": "11.4"}}
 
 
@@ -55,30 +53,18 @@ def planned(
         ("2.5.1+cu118", {}, "", 0, "2.5.1+cu118"),
         ("2.15.0+cu130", {}, "", 0, "2.15.0+cu130"),
         ("2.5.1+cu124", {}, "--upgrade", 0, "2.15.0+cu130"),
-        ("2.5.1+cu124", {}, "--torch latest", 0, "2.15.0+cu130"),
         ("2.15.0+cu130", T4, "", 0, "2.7.1+cu118"),
-        ("2.6.0+cu124", {}, "--torch '>=2.5,<2.9'", 0, "2.6.0+cu124"),
         ("2.6.0+cu124", {}, "--torch '>=2.7'", 0, "2.7.0+cu128"),
-        ("2.6.0+cu124", {}, "--backend cu126", 0, "2.6.0+cu126"),
         ("2.6.0+cu124", {}, "--backend cpu", 0, "2.6.0+cpu"),
-        ("2.16.0.dev20261101+cu130", {}, "", 0, "2.16.0.dev20261101+cu130"),
-        # nothing tells its GPUs: it counts as the default index has it
-        ("2.5.1", {}, "", 0, "2.5.1"),
-        ("2.5.1", WINDOWS, "", 0, "2.5.1+cu124"),
-        ("2.5.1+mine", {}, "", 0, "2.5.1+mine"),
         ("2.5.1", NONE, "--upgrade", 1, ""),
-        ("2.5.1", NONE, "--backend cpu", 0, "2.5.1+cpu"),
         # never from one maker's GPUs to another's, nor to the CPU
         *(
             (f"2.9.1+{label}", NONE, words, 1, "")
             for label in ("cu130", "rocm6.4", "xpu")
             for words in ("", "--upgrade")
         ),
-        *((f"2.9.1+{one}", NONE, "--backend cpu", 0, "2.9.1+cpu") for one in ("cu130", "xpu")),
         *((f"2.9.1+{one}", {}, "", 1, "") for one in ("rocm6.4", "xpu")),
-        ("2.9.1+rocm6.4", {}, "--backend cu130", 0, "2.9.1+cu130"),
         ("2.9.1+rocm6.4", AMD, "--upgrade", 0, "2.9.1+rocm6.4"),
-        ("2.9.1+rocm6.4", INTEL, "", 1, ""),
     ],
 )
 def test_what_becomes_of_a_torch(

@@ -94,17 +94,6 @@ def test_a_torch_that_conda_installed_is_answered_from_its_channels(
     assert "resolve --installer conda --torch latest --from " in capsys.readouterr().err
 
 
-def test_conda_gets_its_own_build_of_the_torch_that_a_wheel_brought(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    machine = str(RENDERED.parents[1] / "machines/linux-4xa100-550.163.01-ecc/snapshot.json")
-    words = ("--torch", "2.5.1", "--installer", "conda", "-n", "x")
-    assert main(["resolve", *words, "--from", machine]) == 0
-    said = capsys.readouterr().out
-    assert "conda create --name x" in said
-    assert "pytorch::pytorch==2.5.1" in said and "pytorch-cuda=12.4" in said
-
-
 @pytest.mark.parametrize(
     ("words", "first"),
     [

@@ -18,18 +18,9 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.cli import main
-from gpusetup.commands.parser import command
 from gpusetup.probe.snapshot_files import example_machines
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = {
-    "diagnose": "doctor",
-    "read_report": "doctor",
-    "resolve": "resolve",
-    "plan": "plan",
-    "verify": "verify",
-}
-"""Function -> the command that it calls."""
 
 TEXT = "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"
 
@@ -103,15 +94,12 @@ def test_an_answer_is_the_document_of_the_command_line(
 
 WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "a GPU": (lambda: api.resolve(gpu=["no such"]), api.UsageError, "No GPU is called"),
-    "a list": (lambda: api.diagnose("list"), api.UsageError, "example machine"),
     "an empty word": (lambda: api.plan(model=""), api.UsageError, "the value is empty"),
     "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "cannot be read"),
-    "no file": (lambda: api.diagnose(Path("no/such")), api.UsageError, "cannot be read"),
     "two places": (
         lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "allowed",
     ),
     "a device": (lambda: api.verify(device="tpu"), api.UsageError, "is not a device"),
-    "a check": (lambda: api.verify(only=["nope"]), api.UsageError, "nope"),
     "no build at all": (
         lambda: api.resolve("vllm", machine="rtx3050-laptop", offline=True), api.Unsatisfiable,
         "vllm has no build",
@@ -131,33 +119,6 @@ def test_what_the_command_line_refuses_is_raised_with_its_words(
     assert "hunter2" not in f"{told.value} {told.value.hint}"
     assert told.value.exit_code == kind.exit_code
     assert capfd.readouterr() == ("", "")
-
-
-WRONG_TYPES = (object(), b"bytes", 1j, [None], [b"x"], iter("ab"))
-
-
-def keywords(function: str) -> set[str]:
-    if function == "read_report":
-        return {"text", "torch"}
-    return {*command(COMMAND[function]).Question.OPTIONS} - NOT_FROM_PYTHON[function]
-
-
-NOT_FROM_PYTHON = {
-    "diagnose": {"report", "explain", "strict"},
-    "resolve": set(),
-    "plan": {"cells"},
-    "verify": set(),
-}
-"""Options about screens and files, or about another function, by the function that lacks them."""
-
-
-@pytest.mark.parametrize("function", list(COMMAND))
-def test_an_argument_of_a_wrong_type_is_a_type_error_for_every_keyword(function: str) -> None:
-    text = ("a report",) if function == "read_report" else ()
-    for name in keywords(function) - {"packages", "text"}:
-        for value in WRONG_TYPES:
-            with pytest.raises(TypeError, match=f"`{name}` is .*, not {type(value).__name__}"):
-                getattr(api, function)(*text, **{name: value})
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

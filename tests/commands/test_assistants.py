@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,6 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.assistants import tools
-from gpusetup.assistants.tools import Tool, bounded
 
 if not find_spec("mcp"):
     pytest.skip(
@@ -84,18 +82,13 @@ def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such tool": ("format_disk", {}, "there is no tool"),
-    "no such value": ("diagnose", {"python": "/tmp/x"}, "'python' was unexpected"),
     "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "is not one of"),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
-    "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "not a package"),
     "a file as a package": ("resolve", {"packages": ["./evil.whl"]}, "not a package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
-    "another type": ("resolve", {"gpu": 4090}, "resolve gpu: 4090 is not of type"),
     "a truth as a number": ("plan", {"gpus": True}, "True is not of type 'integer'"),
-    "no text": ("read_report", {}, "'text' is a required property"),
     "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "xxx"),
-    "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
 }
 
 
@@ -111,62 +104,11 @@ def test_a_wrong_question_is_an_error_document_and_the_server_goes_on(said: Said
 
 
 HEAD = {"jsonrpc": "2.0"}
-HELLO: dict[str, Any] = {
-    **HEAD,
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    },
-}
-
-
-def tell(server: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-    assert server.stdin is not None
-    server.stdin.write(json.dumps(message).encode() + b"\n")
-    server.stdin.flush()
-
-
-def ask(server: subprocess.Popen[bytes], message: dict[str, Any]) -> list[bytes]:
-    """The lines up to the answer."""
-    tell(server, message)
-    assert server.stdout is not None
-    lines: list[bytes] = []
-    while not lines or not lines[-1].startswith(b"{") or json.loads(lines[-1]).get("id") is None:
-        lines.append(server.stdout.readline())
-        assert lines[-1], server.communicate()[1]
-    return lines
 
 
 def called(number: int, name: str, values: dict[str, Any]) -> dict[str, Any]:
     params = {"name": name, "arguments": values}
     return {**HEAD, "id": number, "method": "tools/call", "params": params}
-
-
-def test_stdout_is_the_protocol_and_nothing_else(tmp_path: Path) -> None:
-    """Raw lines, with a target whose Python prints on its own."""
-    (tmp_path / "sitecustomize.py").write_text("print('noise on stdout')\n")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "gpusetup", "mcp"],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    lines = ask(server, HELLO)
-    assert lines[0].strip() == b"noise on stdout"  # our own interpreter's, before our code runs
-    del lines[0]
-    tell(server, {**HEAD, "method": "notifications/initialized"})
-    lines += ask(server, called(2, "diagnose", {}))
-    lines += ask(server, called(3, "read_report", {"text": HOSTILE}))
-    rest, _ = server.communicate(timeout=30)
-    assert rest == b""
-    assert server.returncode == 0
-    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in lines)
-    for control in ("\x1b", "\u2028", "\x9b"):
-        assert control.encode() not in b"".join(lines)
 
 
 WHO = ("alice", "buildhost77", "secretenv", "secretproj", "p4ssw0rdX", "hf_abc")
@@ -197,19 +139,3 @@ def test_a_report_is_answered_without_who_and_where(text: str) -> None:
     assert [word for word in WHO if word in said] == []
     exact = api.read_report(text)
     assert (answer["cause"], answer["certainty"]) == (exact.cause, exact.certainty)
-
-
-def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool that answers with what it read is looked over before the answer leaves."""
-    leak = {"rows": [{"text": "see /home/alice.smith/x", "of": "hf_" + "a1B2" * 9}]}
-    forgetful = Tool(
-        name="new", command="doctor", description="", options=(), answer=lambda _, __: leak
-    )
-    monkeypatch.setattr(tools, "TOOLS", (*tools.TOOLS, forgetful))
-    seen = json.dumps(tools.call("new", {}, None))
-    assert "alice" not in seen and "hf_" not in seen
-
-
-def test_an_answer_that_is_too_long_loses_its_longest_field_and_says_which() -> None:
-    document = {"cause": "ok", "rows": ["x" * 100] * 300, "notes": ["y" * 100] * 100}
-    assert bounded(document) == {"cause": "ok", "notes": document["notes"], "cut": "too long: rows"}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from closing.hostile import (
-    ROOT,
-    RULES,
     fixes,
     lines_of,
     run_by_bash,
@@ -22,11 +18,9 @@ from closing.hostile import (
     words_of_powershell,
 )
 from closing.shells import by_powershell
-from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from machines_named import snapshots
-from source_trees import parsed
 
 from gpusetup.cli import main
 from gpusetup.model import shell
@@ -84,43 +78,6 @@ def test_what_asks_stands_last(all_fixes: Fixes) -> None:
         for block in (fix.commands, *(other.commands for other in fix.alternatives)):
             for line in block[:-1]:
                 assert not ASKS.match(line), (name, id, line)
-
-
-# --- the source -----------------------------------------------------------------------------------
-
-
-def calls(path: Path, name: str) -> Iterator[ast.Call]:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Call):
-            called = node.func
-            if getattr(called, "id", getattr(called, "attr", "")) == name:
-                yield node
-
-
-def test_only_the_shell_makes_lines() -> None:
-    for path in sorted((ROOT / "gpusetup").rglob("*.py")):
-        if "gpusetup.model.shell" in path.read_text(encoding="utf-8"):
-            assert not list(calls(path, "Line")), path
-
-
-def ours(node: ast.AST) -> bool:
-    """Whether a text stands in our source: what is put into it is a name of a constant."""
-    if isinstance(node, ast.JoinedStr):
-        parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
-        return all(isinstance(p, ast.IfExp | ast.Call) or is_constant(p) for p in parts)
-    return not isinstance(node, ast.BinOp | ast.Call)
-
-
-def is_constant(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id.isupper()
-
-
-@each("path", RULES)
-def test_a_line_of_our_own_holds_no_value_of_a_machine(path: Path) -> None:
-    for call in calls(path, "lines"):
-        assert all(ours(argument) for argument in call.args), (path.name, call.lineno)
-    for call in calls(path, "filled"):
-        assert ours(call.args[0]), (path.name, call.lineno)
 
 
 # --- values that want to act ----------------------------------------------------------------------

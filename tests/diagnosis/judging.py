@@ -51,9 +51,6 @@ RTX_3090 = Gpu(
     pcie_width_max=16,
     utilization_percent=0,
 )
-GTX_1080_TI = replace(
-    RTX_3090, name="NVIDIA GeForce GTX 1080 Ti", compute_capability=Capability(6, 1)
-)
 A100 = replace(RTX_3090, name="NVIDIA A100-SXM4-80GB", compute_capability=Capability(8, 0))
 
 ON_THE_BUS = PciDevice(

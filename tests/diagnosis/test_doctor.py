@@ -171,22 +171,6 @@ def test_exit_codes(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    (
-        (["--explain", "no-such-thing"], "No"),
-        (["--from", "no-such-machine"], "no-such-machine"),
-        (["--from", "rtx3050-laptop", "--torch", "what?"], "what?"),
-    ),
-)
-def test_wrong_questions_exit_2_and_say_what_is_wrong(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["doctor", *arguments]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and said.lower() in shown.err.lower() and "Traceback" not in shown.err
-
-
 # --- another host --------------------------------------------------------------------------------
 
 NO_GPU_HERE = changed(

@@ -18,16 +18,6 @@ def test_the_index_names_every_finding_once() -> None:
     assert sorted(named) == sorted(record.id for record in finding_pages.shown())
 
 
-def test_no_paragraph_stands_on_more_than_three_pages() -> None:
-    """What is common stands once, in `docs/findings/index.md`."""
-    homes: dict[str, set[str]] = {}
-    for record in finding_pages.shown():
-        for block in finding_pages.blocks(record):
-            if block.kind == "p" and len(block.text.split()) > 5:
-                homes.setdefault(block.text, set()).add(record.id)
-    assert {text: ids for text, ids in homes.items() if len(ids) > 3} == {}
-
-
 def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> None:
     by_id = {record.id: record for record in records()}
     for id in ("nvml-mismatch", "driver-too-old", "torch-cpu-build", "uvm-missing"):

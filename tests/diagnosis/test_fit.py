@@ -11,8 +11,6 @@ from typing import Any
 from each_row import each
 
 from gpusetup.cli import main
-from gpusetup.report.cleaning import text_of
-from gpusetup.report.statements import statements
 
 
 def asked(text: str, folder: Path) -> tuple[int, dict[str, Any], str]:
@@ -70,22 +68,3 @@ def test_a_fact_has_its_line_and_a_likely_cause_its_check(tmp_path: Path) -> Non
     assert (answer["cause"], answer["certainty"]) == ("torch-cpu-build", "likely")
     check = answer["check"]["command"] if answer["check"] else answer["next_reading"]
     assert screen.index(check) < screen.index("What to do")
-
-
-UNUSED = (
-    "it does not use my GPU",
-    "显卡没有被使用",
-    "GPUが使われていません",
-    "GPU를 사용하지 않아요",
-    "die Grafikkarte wird nicht benutzt",
-    "il n'utilise pas la carte graphique",
-    "no usa la tarjeta gráfica de mi equipo",
-    "não usa a placa de vídeo do meu PC",
-    "программа не видит видеокарту совсем",
-)
-
-
-@each("sentence", UNUSED)
-def test_a_plain_statement_is_read_in_nine_languages(sentence: str) -> None:
-    kinds = [getattr(fact, "kind", "") for fact in statements(text_of(sentence))]
-    assert "gpu-unused" in kinds

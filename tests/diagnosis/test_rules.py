@@ -16,17 +16,12 @@ from judging import (
 
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import (
-    CudaApi,
     Package,
-    PciDevice,
     Snapshot,
-    Torch,
 )
 from gpusetup.model.units import GIB
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-
-AMD = PciDevice(vendor="amd", bus_id="0000:03:00.0", device_id="744c", name="Navi 31")
 
 
 def packages(*pairs: tuple[str, str], installer: str = "pip") -> tuple[Package, ...]:
@@ -34,10 +29,6 @@ def packages(*pairs: tuple[str, str], installer: str = "pip") -> tuple[Package, 
         Package(name=name, version=version, installer=installer, location=SITE)
         for name, version in pairs
     )
-
-
-def code(number: int) -> Snapshot:
-    return changed(cuda_api=CudaApi(init_code=number, init_name=f"CODE_{number}"))
 
 
 def xid(number: int) -> Snapshot:
@@ -60,17 +51,8 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
             env={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
         ),
     ),
-    # --- the driver ---
-    # --- what cuInit answers ---
-    ("libcuda-driver-mismatch", E, code(36), HEALTHY),
     # --- the devices ---
     ("compute-mode-exclusive", E, gpu(compute_mode="Prohibited"), gpu(compute_mode="Default")),
-    (
-        "vgpu-no-compute",
-        E,
-        gpu(compute_mode="Prohibited", virtualization="vgpu"),
-        gpu(compute_mode="Default", virtualization="vgpu"),
-    ),
     ("vgpu-unlicensed", W, changed(events=event("vgpu-unlicensed")), gpu(virtualization="vgpu")),
     ("pcie-degraded", W, gpu(pcie_width=4), gpu(pcie_width=8)),
     (
@@ -79,8 +61,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         gpu(memory_used_bytes=23 * GIB),
         gpu(memory_used_bytes=12 * GIB),
     ),
-    # --- the wheel ---
-    ("rocm-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="xpu")), HEALTHY),
     (
         "mixed-conda-pip",
         E,
@@ -88,27 +68,10 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(packages=packages(("torch", "2.5.1"))),
     ),
     (
-        "torch-outside-environment",
-        W,
-        changed(torch={"location": "/home/me/.local/lib/python3.12/site-packages"}),
-        HEALTHY,
-    ),
-    # --- the libraries ---
-    ("libcuda-stub", W, changed(events=event("libcuda-stub", folder="/cuda/stubs")), HEALTHY),
-    # --- Python ---
-    ("glibc-too-old", E, changed(os={"libc": "glibc 2.12"}), HEALTHY),
-    (
         "stale-environment",
         W,
         changed(events=event("stale-environment", variable="VIRTUAL_ENV", path="/gone")),
         HEALTHY,
-    ),
-    # --- the host ---
-    (
-        "companion-torch-mismatch",
-        W,
-        changed(packages=packages(("torchcodec", "0.9.1"))),
-        changed(packages=packages(("torchcodec", "0.17.0"))),
     ),
 )
 

@@ -11,7 +11,6 @@ import pytest
 from each_row import each
 
 from gpusetup.api import read_report
-from gpusetup.causes import alike
 from gpusetup.commands.doctor import exit_code
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, command_lines
@@ -120,29 +119,6 @@ def test_a_cause_is_certain_where_its_text_proves_it(
     assert (likely.cause, likely.certainty) == (cause, "likely")
 
 
-PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"
-TITLED = f"{PTXAS}\n\n### Describe the bug\n\n```\nPTXASError: PTXAS error\n{PTXAS}\n```\n"
-
-
-def test_a_title_that_repeats_a_programs_line_takes_no_certainty_away() -> None:
-    answer = read_report(TITLED)
-    assert (answer.cause, answer.certainty) == ("jit-arch-rejected", "certain")
-
-
-@each(
-    "printed, cause",
-    [
-        ("2.6.0+cu124 ['sm_50', 'sm_80', 'sm_90'] (12, 0)", "arch-too-new-for-wheel"),
-        ("2.9.1+cu128 ['sm_70', 'sm_90', 'sm_120'] (6, 1)", "arch-too-old-for-wheel"),
-        ("2.9.1+cu128 ['sm_70', 'sm_90', 'sm_120'] (9, 0)", "unknown"),
-    ],
-)
-def test_the_output_that_is_asked_for_decides(printed: str, cause: str) -> None:
-    error = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
-    answer = read_report(f"{error}$ {alike.TORCHS_KERNELS}\n{printed}\n")
-    assert answer.cause == cause or (cause == "unknown" and not answer.cause.startswith("arch"))
-
-
 # --- what is changed ------------------------------------------------------------------------------
 
 UNCHANGED = [
@@ -218,19 +194,6 @@ def test_a_companion_waits_for_the_torch_that_is_there() -> None:
     assert "torchvision==0.21.0" in commands_of(known)
 
 
-PLUGIN = (
-    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, "
-    "did you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
-    "indefinitely.\n"
-)
-
-
-@pytest.mark.parametrize("engine", ["crio", "containerd"])
-def test_a_node_is_configured_for_its_own_engine(engine: str) -> None:
-    shown = commands_of(read_report(f"{PLUGIN}The node's runtime is {engine}, Ubuntu 24.04.\n"))
-    assert f"--runtime={engine}" in shown and f"restart {engine}" in shown
-
-
 def test_a_screen_that_cannot_be_reached_enrols_no_key() -> None:
     text = (
         "SecureBoot enabled\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
@@ -288,50 +251,6 @@ def test_where_another_holds_the_environment_pip_is_not_the_way(text: str, way: 
     answer = read_report(text)
     assert way in way_of(answer)
     assert not installations(answer)
-
-
-PROGRAMS = (
-    # what the text shows, what its own way is, the Python that pip is given
-    (
-        "D:\\ComfyUI_windows_portable>.\\python_embeded\\python.exe -s ComfyUI\\main.py\n"
-        + warning("D:\\ComfyUI_windows_portable\\python_embeded\\Lib\\site-packages\\"),
-        "update_comfyui_and_python_dependencies.bat",
-        "python_embeded",
-    ),
-    (
-        'venv "C:\\AI\\stable-diffusion-webui\\venv\\Scripts\\Python.exe"\n'
-        + warning("C:\\AI\\stable-diffusion-webui\\venv\\lib\\site-packages\\"),
-        "TORCH_COMMAND",
-        "stable-diffusion-webui\\venv",
-    ),
-)
-
-
-@each("text, way, python", PROGRAMS)
-def test_a_programs_own_way_comes_first_and_pip_is_its_own(
-    text: str, way: str, python: str
-) -> None:
-    answer = read_report(text)
-    before, _, installation = way_of(answer).partition("in its environment")
-    assert way in before
-    assert "Install torch" in installation
-    lines = installations(answer)
-    assert lines
-    assert all(python in line for line in lines)
-
-
-def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
-    answer = read_report(
-        f"docker run --gpus all -it trainer python train.py\n"
-        f"{warning('/app/.venv/lib/python3.11/site-packages/')}torch 2.5.1+cu124"
-    )
-    fix = root_of(answer).fix
-    assert fix is not None
-    assert not fix.commands
-    (way,) = fix.alternatives
-    assert "Dockerfile" in fix.text
-    assert "whl/cu128" in way.commands[0]
-    assert "gpusetup install" not in fix.text
 
 
 # --- healthy, and asked -------------------------------------------------------------------------

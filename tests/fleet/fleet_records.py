@@ -75,16 +75,6 @@ def report(rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def natural(node: Record, rng: random.Random) -> None:
-    """What differs on sound nodes too."""
-    node["driver"]["seconds"] = rng.uniform(0.02, 0.6)
-    for gpu in node["gpus"]:
-        gpu["uuid"] = f"GPU-{rng.getrandbits(32):08x}"
-        gpu["temperature_celsius"] = rng.randint(26, 62)
-        gpu["power_watts"] = rng.uniform(60, 110)
-        gpu["memory_used_bytes"] = rng.randint(0, 3 << 30)
-
-
 OF_A_NODE: Record = {
     "driver.version": "570.133.20", "driver.cuda": "12.8", "driver.persistence": False,
     "driver.library_version": "570.133.20", "driver.open_module": False,
@@ -108,19 +98,3 @@ OF_A_GPU: Record = {
 OF_A_CHECK: Record = {"matmul-speed": 0.9, "copy-speed": 0.5}
 """Check -> the share of its rate."""
 FAULTS = (*OF_A_NODE, *OF_A_GPU, *OF_A_CHECK, "a GPU less", "a failed check")
-
-
-def plant(kind: str, node: Record, verified: Record, rng: random.Random) -> None:
-    if kind in OF_A_NODE:
-        group, _, name = kind.rpartition(".")
-        (node[group] if group else node)[name] = OF_A_NODE[kind]
-    elif kind in OF_A_GPU:
-        rng.choice(node["gpus"])[kind] = OF_A_GPU[kind]
-    elif kind in OF_A_CHECK:
-        rng.choice([c for c in verified["checks"] if c["name"] == kind])["value"] *= OF_A_CHECK[
-            kind
-        ]
-    elif kind == "a GPU less":
-        del node["gpus"][rng.randrange(8)]
-    else:
-        rng.choice(verified["checks"])["status"] = "failed"

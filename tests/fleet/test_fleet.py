@@ -9,13 +9,8 @@ from typing import Any
 
 import fleet_records
 import pytest
-from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpusetup.cli import main
-from gpusetup.errors import UsageError
-from gpusetup.fleet.names import expanded, slurm_list
 
 Record = dict[str, Any]
 
@@ -58,12 +53,6 @@ def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
     assert answer["nodes"][0]["name"] == "odd"
     assert code == 0
     assert main(["fleet", "show", str(tmp_path / "f"), "--strict"]) == 1
-
-
-def of(name: str, capability: str, count: int = 1, **changes: Any) -> Record:
-    """A record with GPUs of another model."""
-    same = {"name": name, "compute_capability": capability, "fabric_state": None, **changes}
-    return node(gpus=[{**gpu, **same} for gpu in node()["gpus"][:count]])
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -126,41 +115,7 @@ def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
     assert "\x1b[2J" not in said and "--exclude" not in said
 
 
-# --- forms ----------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 300), st.integers(1, 4))))
-def test_a_list_of_nodes_stands_for_the_same_nodes(parts: list[tuple[str, int, int]]) -> None:
-    names = list(dict.fromkeys(f"{word}{number:0{width}d}" for word, number, width in parts))
-    assert not names or sorted(expanded(slurm_list(names))) == sorted(names)
-
-
-@each("text", ["n[1-999999999]", "n[1-99999999999999999999999]", "n[1-99999],m[1-99999]"])
-def test_a_list_of_too_many_nodes_is_refused_before_it_fills_the_memory(text: str) -> None:
-    with pytest.raises(UsageError, match="more than 100,000 nodes"):
-        expanded(text)
-
-
 # --- what nobody can compare, and what is old -----------------------------------------------------
-
-
-def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lone = of("NVIDIA L4", "8.9", nvlinks_active=None)
-    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "login": lone})))
-    assert (code, row(answer, "login")["status"]) == (0, "differs")
-    drift = {one["field"]: one["value"] for one in row(answer, "login")["drift"]}
-    assert drift == {"node.kind": "NVIDIA L4"}
-    main(["fleet", "show", str(tmp_path / "f")])
-    assert "the only node with: NVIDIA L4, most nodes have NVIDIA H100" in capsys.readouterr().out
-    sound = {"schema": "gpusetup.node-check/1", "ok": True, "reason": ""}
-    machines = {gpu: {**sound, "facts": {"gpus.name": gpu}} for gpu in ("L4", "H100")}
-    two = str(write(tmp_path / "g", machines))
-    assert {one["status"] for one in shown(capsys, two)[1]["nodes"]} == {"ok"}
-    main(["fleet", "show", two])
-    said = capsys.readouterr().out
-    assert "none with a fault" in said
 
 
 def test_a_failed_node_has_its_next_command(
@@ -232,16 +187,3 @@ def test_a_tie_is_not_called_alike(
         assert drift["majority"] is None and drift["value"] in screen
     assert main(["fleet", "show", folder]) == 0
     assert main(["fleet", "show", folder, "--strict"]) == 1
-
-
-def test_a_newer_check_ends_what_an_older_snapshot_had(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sick = node(taken_at="2026-11-19T03:00:00Z")
-    sick["gpus"][4] = {**sick["gpus"][4], "ecc_uncorrected": 3}
-    check = {**NO_GPU, "ok": True, "reason": "sound", "taken_at": "2026-11-19T12:00:00Z"}
-    folder = str(write(tmp_path / "f", {"n1": sick, "n1.check": {**check, "facts": {}}}))
-    _, answer = shown(capsys, folder)
-    (only,) = answer["nodes"]
-    assert (only["status"], only["findings"]) == ("ok", [])
-    assert only["taken_at"] == "2026-11-19T12:00:00Z"

@@ -229,32 +229,6 @@ def test_checks_one_after_the_other_stop_at_the_share_and_cured_nodes_come_back(
     assert not paper.drained()
 
 
-def test_a_profile_out_of_date_leaves_the_limit_of_the_hardware_to_sick_nodes(
-    tmp_path: Path,
-) -> None:
-    paper = Paper(tmp_path, nodes=10, check=1)
-    for number in (1, 2, 3):
-        paper.run("health.sh", f"n{number}")
-    assert paper.drained() == {"n1", "n2"}
-    said = "failed: ecc-error: memory errors: GPU 1; unlike-profile: driver 590, expected 580"
-    program(tmp_path / "python", f"#!/bin/sh\necho '{said}'\nexit 1\n")
-    paper.run("health.sh", "n3")
-    assert paper.prolog("n4", SLURM_JOB_GPUS="0")
-    _, output = paper.run("health.sh", "n5")
-    assert paper.drained() == {"n1", "n2", "n3", "n4"}
-    assert "hardware faults already drained 2 of 10 nodes" in output
-
-
-def test_nodes_that_somebody_else_drained_do_not_count_and_prolog_errors_do(tmp_path: Path) -> None:
-    paper = Paper(tmp_path, nodes=10, check=1)
-    for number in (3, 4, 5):
-        paper.set(f"n{number}", "IDLE+DRAIN|2026-01-01T00:00:00|new cables")
-    paper.set("n6", "IDLE+DRAIN|2026-01-01T00:00:00|Prolog error")
-    for node in ("n1", "n2"):
-        paper.run("health.sh", node)
-    assert paper.drained() == {"n1", "n3", "n4", "n5", "n6"}
-
-
 def test_a_slurm_that_does_not_say_who_is_drained_drains_nothing_and_fails_no_job(
     tmp_path: Path,
 ) -> None:

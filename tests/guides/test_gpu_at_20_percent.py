@@ -160,22 +160,6 @@ def test_a_diverging_loss_leads_to_clipping_a_lower_rate_and_a_warm_up(
         assert words in read.screen
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "if the loss is nan, lower the learning rate",
-        "assert not torch.isnan(loss)",
-        "Epoch 1 loss=nan\ntorch.OutOfMemoryError: CUDA out of memory.\n",
-    ],
-)
-def test_a_loss_that_is_fine_only_spoken_of_or_beside_a_failure_is_not_the_cause(
-    text: str, reads: Any
-) -> None:
-    """003-19: neighbours."""
-    cause = reads(text).cause
-    assert cause == "out-of-memory" if "OutOfMemory" in text else cause != "loss-diverges"
-
-
 # --- 003-3: monitor without NVIDIA's library ------------------------------------------------------
 
 SMI_COLUMNS = {

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from tuned_configs import Tuner
 
-from gpusetup.choose.commands import new_environment
 from gpusetup.cli import main
-from gpusetup.model.machine import Python, Snapshot
 from gpusetup.verify.checks.table import on_device
 
 LAPTOP = ("--from", "rtx3050-laptop")
@@ -46,23 +44,6 @@ def test_without_a_name_an_active_environment_is_used(machine: str, begins: str,
     """002-9: a machine without an active conda environment gets a new one."""
     lines = conda_lines(says("resolve", "--from", machine, "--installer", "conda"))
     assert lines[0].startswith(begins)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "variables", "name"),
-    [
-        ("/home/u/miniforge3", {"CONDA_DEFAULT_ENV": "base"}, "torch"),
-        ("/opt/conda", {}, "torch"),
-        ("/home/u/miniforge3/envs/ml", {"CONDA_DEFAULT_ENV": "ml"}, None),
-    ],
-)
-def test_base_is_no_place_for_torch(
-    prefix: str, variables: dict[str, str], name: str | None
-) -> None:
-    """002-9: conda itself runs in `base`, so a new environment is made next to it."""
-    python = Python(version="3.11.9", prefix=prefix, manager="conda")
-    machine = Snapshot(python=python, environment=variables)
-    assert new_environment(machine, None) == name
 
 
 BERT = (

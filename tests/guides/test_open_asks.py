@@ -30,20 +30,6 @@ def test_the_csv_of_nvidia_smi_names_the_cards_and_the_driver(csv: str, reads: A
     assert answer["cause"] == "arch-too-old-for-wheel"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "name, version, comment\nI have an RTX 4090, driver 580, and it fails",
-        "pid, process_name, used_gpu_memory [MiB]\n4711, python, 6144 MiB",
-        "NVIDIA GeForce RTX 4090, and it is slow",
-    ],
-)
-def test_a_sentence_with_commas_or_another_query_lists_no_cards(text: str, reads: Any) -> None:
-    """ask-3: neighbours."""
-    listed = reads(text).answer["snapshot"]["gpus"] or ()
-    assert all(gpu["nvml_index"] is None for gpu in listed)
-
-
 TOPOLOGY = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 GPU0\t X \tNV12\tSYS\tPXB\t0-15,32-47\t0\t\tN/A
@@ -81,13 +67,6 @@ def test_a_bare_answer_of_torch_gets_the_command_that_decides(word: str, reads: 
     assert read.answer["symptom"] == "torch-sees-no-gpu"
     assert "torch.cuda.init()" in read.answer["next_reading"]
     assert "torch sees no GPU here" in read.screen
-
-
-def test_a_bare_true_is_no_proof_without_its_question_and_a_sentence_no_answer(reads: Any) -> None:
-    """ask-33: the good answer, if it is one; a sentence that begins with the word is none."""
-    read = reads("True\n")
-    assert read.cause == "ok" and "if torch printed `True`" in read.screen
-    assert reads("False alarm").answer["symptom"] is None
 
 
 @pytest.mark.parametrize(

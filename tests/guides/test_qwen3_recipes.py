@@ -178,18 +178,6 @@ def test_both_budgets_are_read_and_refused_if_too_small(
     assert (said.code == 2) == bool(message) and message in said.err
 
 
-def test_both_knobs_are_printed_in_the_trainer_s_words(says: Any) -> None:
-    """000-9: the keys to paste, by path, with their values."""
-    job = ("--model", "qwen3-14b", "--context", "8192", *A100X4, "--trainer", "trinity")
-    pasted = lines_between(says("plan", *job).out, "Paste into Trinity-RFT's config")
-    for knob in (
-        "ppo_max_token_len_per_gpu: 8192",
-        "log_prob_max_token_len_per_gpu: 8192",
-        "ulysses_sequence_parallel_size: 2",
-    ):
-        assert any(knob in line for line in pasted)
-
-
 @pytest.mark.parametrize(
     ("trainer", "line"),
     [
@@ -235,18 +223,6 @@ def test_four_of_six_gpus_are_named_with_the_reason(says: Any) -> None:
     lines = lines_between(screen, "Use 4 of your 6 GPUs instead")
     assert "with Env + Offload + SP=4" in lines[0] and "the 40 heads" in " ".join(lines)
     assert lines[-1].strip() == "export CUDA_VISIBLE_DEVICES=0,1,2,3"
-
-
-def test_twenty_eight_cells_are_better_on_four_gpus(planned: Any) -> None:
-    """000-12: those and no others of the measured cells with six GPUs that four GPUs have too."""
-    rows = list(cells())
-    on_four = {of_cell({**row, "num_gpus": "6"}) for row in rows if row["num_gpus"] == "4"}
-    six = [of_cell(row) for row in rows if row["num_gpus"] == "6"]
-    answers = [planned(*words)["better"] for words in six if words in on_four]
-    assert [answer["gpus"] for answer in answers if answer].count(4) == 28
-    # Eight GPUs are predicted, four and six measured; all train it with vanilla.
-    job = ("--model", "qwen3-8b", "--context", "8192", "--gpu", "A100 80GB", "--gpus", "8")
-    assert planned(*job)["better"] is None
 
 
 def test_several_gpus_are_told_with_what_they_bring(planned: Any, says: Any) -> None:

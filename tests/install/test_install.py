@@ -143,15 +143,6 @@ def test_an_empty_image_says_which_backend_it_chose_and_why(world: World, instal
     assert "--gpu NAME" in said.out
 
 
-def test_an_image_is_made_for_the_host_that_is_named(world: World, install: Install) -> None:
-    world.add_torch("cu118", "2.7.1")
-    host = ("--gpu", "T4", "--driver", "470.256.02")
-    said = install("--venv", "env", *host, *YES, "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["after"]["torch"] == "2.7.1+cu118"
-    assert install("--python", "env", *host, *YES, "--json").answer["state"] == "unchanged"
-
-
 # --- what serves, what is wrong ------------------------------------------------------------------
 
 
@@ -170,38 +161,6 @@ def test_torch_that_serves_is_unchanged_and_upgrade_takes_the_newest(
     said = install("--python", str(venv), "--upgrade", *YES)
     assert said.exit == 0, said.err
     assert versions_in(venv)["torch"] == f"{newest['torch']}+{newest['backend']}"
-
-
-def test_a_wrong_build_becomes_the_same_version(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_a_gpu(monkeypatch)
-    venv = holding(world, "cpu")
-    world.add_torch(FIRST)
-    said = install("--python", str(venv), *YES)
-    assert said.exit == 0, said.err
-    assert "the same version" in said.err
-    assert versions_in(venv)["torch"] == f"{TORCH}+{FIRST}"
-
-
-def test_what_pins_torch_is_asked_for_anew(world: World, install: Install) -> None:
-    pins = world.wheel("xformers", "0.0.1", requires=(f"torch=={TORCH}",))
-    venv = holding(world, "cpu", pins)
-    as_from_an_index(venv)
-    world.add_torch("cpu", "2.6.0")
-    world.add_default("xformers", "0.0.2", requires=("torch==2.6.0",))
-    said = install("--python", str(venv), "--torch", "2.6.0", *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["xformers"] == "0.0.2"
-
-
-def as_from_an_index(venv: Path) -> None:
-    """The environment without the notes that its wheels came from files."""
-    for note in venv.glob("lib/python*/site-packages/*.dist-info/direct_url.json"):
-        note.unlink()
-        record = note.parent / "RECORD"
-        lines = record.read_text().splitlines()
-        record.write_text("\n".join(x for x in lines if "direct_url.json" not in x) + "\n")
 
 
 # --- where the trouble is elsewhere --------------------------------------------------------------

@@ -202,6 +202,3 @@ def test_a_path_at_which_no_environment_can_be(
 def everything_in(folder: Path) -> list[str]:
     """Every entry below a folder, hidden ones and locks too."""
     return sorted(str(path) for path in folder.rglob("*"))
-
-
-# --- with a package beside torch ------------------------------------------------------------------

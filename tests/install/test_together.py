@@ -202,18 +202,3 @@ def test_torch_comes_as_the_package_takes_it_and_one_undo_takes_all_back(
     assert "kernels" in said.answer["why"] and "torch==2.14.1" in said.answer["why"]
     assert install("--undo", "--python", str(venv), "--yes").exit == 0
     assert state_of(venv) == before
-
-
-@needs_linux
-def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
-    install: Install, venv: Path
-) -> None:
-    on_it = ("--python", str(venv), "--no-verify")
-    assert install("--torch", "2.14.1", "--backend", "cu126", *on_it, "--yes").exit == 0
-    for word in ("onnxruntime-gpu", "inference"):
-        said = install(word, *on_it, "--dry-run", "--json")
-        assert said.exit == 0, said.err
-        assert said.answer["after"]["onnxruntime-gpu"] == "1.26.0"
-        assert "torch" not in said.answer["after"]
-    named = install("onnxruntime-gpu==1.31.1", *on_it, "--dry-run", "--json")
-    assert named.answer["after"]["torch"].endswith("+cu130"), named.err

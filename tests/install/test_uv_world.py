@@ -123,22 +123,6 @@ def test_a_setting_of_uv_fails_no_installation(
 # --- where a package came from --------------------------------------------------------------------
 
 
-def test_the_plan_names_every_host_without_its_login(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.index.login, world.index.locked = ("wer", "geheim"), "/simple/*"
-    with_login = world.index.simple.replace("//", "//wer:geheim@")
-    monkeypatch.setenv("UV_DEFAULT_INDEX", with_login)
-    monkeypatch.setenv("UV_INDEX", f"http://localhost:{world.index.port}/no-such-index")
-    host = f"127.0.0.1:{world.index.port}"
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    (hosts,) = [line for line in said.err.splitlines() if line.startswith("  hosts ")]
-    assert host in hosts and "localhost" in hosts
-    assert f"your index: {host}" in " ".join(said.err.split())
-    assert "geheim" not in said.err + said.out
-
-
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,6 @@ def then(second: float, before: float, after: float) -> Value:
 
 READS, INPUTS = "read_bytes_per_second", "input_bytes_per_second"
 WRITES, BLOCKED = "write_bytes_per_second", "blocked_processes"
-RECEIVES = "network_receive_bytes_per_second"
 HELD: dict[str, Any] = {"processes": lambda at: [{"pid": 1, "name": "python", "kind": "compute"}]}
 EMPTY: dict[str, Any] = {"processes": lambda at: [], "memory": 0.1}
 RANKS = tree(100, helpers=300, gpu_processes=4, cores=64)
@@ -189,16 +188,11 @@ RUNS: dict[str, Run] = {
     "no workers": Run(
         "input-starved/by-itself load-with-workers", (gpu(loop(0.1, 0.3)),),
         tree(98, io={INPUTS: 6e7})),
-    "it prepares each batch": Run(
-        "input-starved/each-step load-with-workers", (gpu(loop(0.05, 0.1)),), tree(30)),
     "it waits in each step": Run(
         "input-starved/each-step see-where-it-waits", (gpu(loop(0.05, 0.1)),), tree(8)),
     "a slow disk": Run(
         "input-starved/storage faster-storage", (gpu(loop(0.1, 0.6)),),
         tree(12, workers=8, each=9, io={READS: 2e7, BLOCKED: 5})),
-    "a network file system": Run(
-        "input-starved/storage faster-storage", (gpu(loop(0.4, 0.7)),),
-        tree(15, workers=8, each=9, io={INPUTS: 11e7, BLOCKED: 5}), host={RECEIVES: 10e7}),
     "the machine swaps": Run(
         "memory-tight/host-memory use-less-host-memory", (gpu(loop(0.15, 0.9)),),
         tree(10, workers=4, each=6, io={READS: 1e8, BLOCKED: 3}),
@@ -221,43 +215,20 @@ RUNS: dict[str, Run] = {
         "idle/unused see-whether-torch-can", (gpu(0, **EMPTY),), tree(1100)),
     "the model is on the CPU": Run(
         "idle/computes move-to-the-gpu", (gpu(0, memory=2, **HELD),), tree(1100)),
-    "a model is loaded": Run(
-        "idle/starting watch-longer", (gpu(0, memory=then(10, 1, 6)),), tree(85), seconds=20),
-    "a failed start": Run(
-        "idle/failed read-how-it-ended", (gpu(0, **EMPTY),), tree(100), exit=1, seconds=20),
     "a server between requests": Run(
         "bursty/requests send-more-requests", (gpu(pausing(80, 2, 6), memory=90),), tree(35),
         command="python -m vllm.entrypoints.openai.api_server --model org/m", seconds=180),
-    "a notebook's cells": Run(
-        "bursty/requests release-between-cells", (gpu(pausing(95, 5, 20)),), tree(20),
-        command="jupyter lab --no-browser", seconds=240),
     "checkpoints": Run(
         "bursty/pauses shorter-pauses", (gpu(pausing(97, 20, 25)),),
         tree(60, io={WRITES: lambda at: 6e8 if at % 45 >= 20 else 0}), seconds=400),
     "a job stands still": Run(
         "bursty/hang see-where-it-waits", (gpu(then(140, 96, 0)),), tree(then(140, 70, 0.3)),
         seconds=290),
-    "CPU: another program's download": Run(
-        "bursty/waits see-where-it-waits", (), tree(20), host={RECEIVES: 9e7}),
     "CPU: all cores compute": Run("cpu-bound/computes use-a-gpu", (), tree(1550)),
-    "CPU: all cores of a quota": Run(
-        "cpu-bound/computes more-cores", (), tree(198, cores=2), others=0, cores=64),
     "CPU: one core computes": Run("cpu-bound/computes more-threads", (), tree(100)),
     "CPU: it waits": Run("idle/waits see-where-it-waits", (), tree(3)),
     "CPU: others use it up": Run(
         "cpu-bound/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
-    "CPU: others leave it a part of a core": Run(
-        "cpu-bound/cores free-the-cpu", (), tree(9, cores=2), others=191,
-        cores=2),
-    "CPU: it sleeps beside others": Run(
-        "idle/waits see-where-it-waits", (), tree(2, cores=2), others=198,
-        cores=2),
-    "CPU: workers rest beside others": Run(
-        "input-starved/each-step fetch-in-advance", (), tree(16, workers=2, each=1, cores=2),
-        others=185, cores=2),
-    "CPU: it reads beside others": Run(
-        "input-starved/storage faster-storage", (), tree(27, cores=2, io={READS: 6e7, BLOCKED: 1}),
-        others=185, cores=2),
 }  # fmt: skip
 """What happens in a run -> the run. The labels were written for what happens, not for what a rule
 makes of it."""

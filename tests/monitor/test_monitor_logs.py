@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
 from replayed import Judge
 
 from gpusetup import cli
-from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.smi_logs import log_that_begins
-from gpusetup.monitor.summary import summarise
 
 COLUMNS = (
     "timestamp, index, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], "
@@ -33,21 +28,6 @@ def test_a_log_without_times_says_what_is_assumed(
     told = capsys.readouterr()
     assert "5 s between its samples are assumed" in told.err
     assert "by nvidia-smi csv" in told.out
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.sampled_from([*ROWS, "index\n", '0, "'],),
-            st.text(max_size=60),
-        ),
-        min_size=1, max_size=12,
-    )
-)  # fmt: skip
-def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
-    log = log_that_begins(COLUMNS)
-    assert log is not None
-    summarise(RunTally(log.samples(lines, 1.0)))
 
 
 SPINS, RESTS = "100, 0, 60000, 81920, 38, 92, 400, 1410", "0, 0, 60000, 81920, 38, 62, 400, 1410"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from each_row import each
-from replayed import Judge, report, verdict_and_step
+from replayed import Judge, report
 
 BANNER = """\
 +-----------------------------------------------------------------------------------------+
@@ -102,35 +101,3 @@ def test_tables_one_after_the_other_are_samples(judged: Judge) -> None:
     tables = "".join(f"Thu Nov 20 06:03:{n:02d} 2025\n{table(96, 18432)}" for n in range(0, 50, 5))
     summary = judged(tables)
     assert (summary["samples"], summary["seconds"]) == (10, 45)
-
-
-def test_of_several_gpus_the_one_that_works_little_is_told(judged: Judge) -> None:
-    row = table(45, 6144).splitlines()[6:8]
-    second = [row[0].replace("|   0 ", "|   1 "), row[1].replace(" 45%", " 98%")]
-    text = BANNER + "\n".join((*row, *second)) + "\n"
-    summary = judged(text)
-    assert summary["verdict"] == "bursty" and summary["evidence"].startswith("GPU 0: ")
-
-
-REASONS = """\
-    Clocks Event Reasons
-        SW Power Cap                      : Not Active
-        HW Slowdown                       : {0}
-            HW Thermal Slowdown           : {0}
-        SW Thermal Slowdown               : Not Active
-"""
-
-
-@each(
-    "slowdown, heat, clock, said",
-    [
-        ("Active", 91, 700, "throttled/heat cool"),
-        ("Active", 78, 1380, "throttled/heat cool"),
-        ("Not Active", 70, 1380, "good/ none"),
-    ],
-)
-def test_one_report_of_a_busy_card(
-    slowdown: str, heat: int, clock: int, said: str, judged: Judge
-) -> None:
-    summary = judged(report(98, heat=heat, clock=clock, more=REASONS.format(slowdown)))
-    assert verdict_and_step(summary) == said, summary["text"]

@@ -10,14 +10,11 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import standin
 from standin import A100
-
-from gpusetup.monitor import memory_report
 
 HERE = Path(__file__).resolve().parents[1]
 BUSY = {**A100, "utilization": 97, "memory_used": 30 << 30, "throttle": 0, "power_mw": 320000,
@@ -111,21 +108,3 @@ def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> N
     done = training(LOOP.format(end="pass", **ENDS_AT_ONCE), LOCAL_RANK="1")
     assert done.stdout == "None | the first rank on this machine watches all of them | None\n"
     assert not (tmp_path / "run.jsonl").exists()
-
-
-def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torch of plain figures: device 0 works, device 1 was never used."""
-    cuda = SimpleNamespace(
-        is_initialized=lambda: True,
-        device_count=lambda: 2,
-        get_device_properties=lambda index: SimpleNamespace(name="NVIDIA L4", total_memory=8 << 30),
-        memory_allocated=lambda index: (2 << 30) * (index == 0),
-        memory_reserved=lambda index: (3 << 30) * (index == 0),
-        max_memory_allocated=lambda index: (5 << 29) * (index == 0),
-    )
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    report = memory_report()
-    assert str(report).splitlines() == [
-        "cuda:0 NVIDIA L4: allocated 2.00 GiB (peak 2.50 GiB), reserved 3.00 GiB, total 8.00 GiB",
-        "cuda:1 NVIDIA L4: allocated 0.00 GiB (peak 0.00 GiB), reserved 0.00 GiB, total 8.00 GiB",
-    ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from each_row import each
-from replayed import Judge, csv, dmon, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
@@ -30,23 +30,6 @@ EMPTY = card(0, 3)
 # --- a process that ends --------------------------------------------------------------------------
 
 
-def runs(peaks: Iterable[int], *, rest: int = 20) -> str:
-    """Runs of 90 s whose memory grows to each of these peaks (MiB), with an empty GPU between."""
-    moments = []
-    for peak in peaks:
-        for number in range(90):
-            moments.append([card(97 + number % 3, 20000 + (peak - 20000) * number // 89)])
-        moments += [[EMPTY]] * rest
-    return csv(COLUMNS, moments)
-
-
-def test_memory_that_rises_to_the_limit_and_falls_to_nothing_is_out_of_memory(
-    judged: Judge,
-) -> None:
-    summary = judged(runs([45300, 45100, 45400]))
-    assert verdict_and_step(summary) == "memory-tight/before-the-end leave-a-margin"
-
-
 @each("rest", [15, 60, 300])
 def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Judge) -> None:
     moments = [[card(use)] for use in WORK * 40] + [[EMPTY]] * rest
@@ -57,18 +40,7 @@ def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Jud
     assert summary["gpus"][0]["utilization_percent"]["mean"] > 95
 
 
-def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
-    summary = judged(log(WORK * 40 + REST * 40))
-    assert verdict_and_step(summary) == "bursty/hang see-where-it-waits"
-    assert "nothing ran in the last 159 s" in summary["evidence"]
-
-
 # --- phases ---------------------------------------------------------------------------------------
-
-
-def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
-    summary = judged(log((WORK * 60 + [0] * 12) * 4 + WORK * 5))
-    assert verdict_and_step(summary) == "good/ none", summary["evidence"]
 
 
 @each("work, pause, said", [(58, 17, "bursty/pauses shorter-pauses"), (60, 7, "good/ none")])
@@ -77,16 +49,6 @@ def test_regular_pauses_are_told(work: int, pause: int, said: str, judged: Judge
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert "paused 3 times" in summary["text"]
     assert "between its pauses" in summary["evidence"] or said.startswith("bursty")
-
-
-def test_three_samples_of_a_start_are_too_few(judged: Judge) -> None:
-    summary = judged(log([0, 2, 31]))
-    assert verdict_and_step(summary) == "None/too-short record-longer"
-
-
-def test_memory_of_unknown_size_that_was_freed(judged: Judge) -> None:
-    summary = judged(dmon("sm fb", [["97 15210"]] * 60 + [["0 1"]] * 30))
-    assert "its memory (at most 14.9 GiB) was freed" in summary["evidence"]
 
 
 # --- turns and steady use -------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from each_row import each
-from replayed import Judge, csv, dmon, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026
@@ -96,35 +94,4 @@ def test_several_gpus_of_one_job_without_a_command(
     gpus: list[str], command: tuple[str, ...], said: str, judged: Judge
 ) -> None:
     summary = judged(csv(MEMORY, [gpus] * 60), *command)
-    assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-@each(
-    "share_of_the_server, said",
-    [(None, "good/ see-whose-they-are"), (45, "throttled/others free-the-card")],
-)
-def test_a_server_beside_a_training_is_named(
-    share_of_the_server: int | None, said: str, judged: Judge
-) -> None:
-    processes = [
-        {"pid": 1, "name": "python", "memory_bytes": 9 << 30, "sm_percent": 90},
-        {"pid": 2, "name": "ollama", "memory_bytes": 9 << 30, "sm_percent": share_of_the_server},
-    ]
-    gpu = {
-        "index": 0,
-        "utilization_percent": 97,
-        "memory_used_bytes": 18 << 30,
-        "memory_total_bytes": 24 << 30,
-        "processes": processes,
-    }
-    head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": ""}
-    lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
-    summary = judged("\n".join(lines) + "\n")
-    assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-@each("memory, said", [(0, "communication-bound/hang see-where-it-waits"), (44, "good/ none")])
-def test_a_hang_shows_in_dmon_without_a_power_limit(memory: int, said: str, judged: Judge) -> None:
-    works, spins = ["385 60 98 45"] * 4, [f"92 41 100 {memory}"] * 4
-    summary = judged(dmon("pwr gtemp sm mem", [works] * 30 + [spins] * 60))
     assert verdict_and_step(summary) == said, summary["evidence"]

@@ -114,14 +114,6 @@ def test_the_largest_fits_and_one_more_does_not(
     assert not one_more["fits"] or (name == "batch" and one_more["memory_gib"]["host"])
 
 
-def test_batch_and_largest_batch_are_planned_alike(planned: Any) -> None:
-    words = ("--model", "qwen3-0.6b", "--context", "2048", "--gpu", "RTX 4090")
-    answers = [planned(*words, *more) for more in ((), ("--batch", "1"), ("--max-batch",))]
-    for name in ("strategy", "mixed_precision", "gradient_checkpointing", "param_dtype"):
-        assert len({answer["settings"][name] for answer in answers}) == 1
-    assert answers[2]["batch"] >= 1
-
-
 def test_a_batch_gets_no_tick_that_a_plain_loop_would_break(
     planned: Any,
 ) -> None:
@@ -237,14 +229,3 @@ def test_a_method_counts_what_it_holds_beside_the_policy(planned: Any) -> None:
     assert by_method["sft"] < by_method["dpo"] < by_method["ppo"]
     assert planned(*words, "--method", "grpo")["confidence"] == "close"
     assert "No method" in planned(*words, "--method", "magic")["message"]
-
-
-def test_no_tick_where_an_older_version_needs_more_than_the_card_has(planned: Any) -> None:
-    """Llama 3 8B with LoRA, 16 x 4,096 tokens: out of memory on 80 GB with TRL of 2024."""
-    words = ("--model", "llama-3-8b", "--context", "4096", "--lora", "16", "--trainer", "trl",
-             "--dtype", "bf16", "--gpu", "A100 80GB", "--batch")  # fmt: skip
-    answer = planned(*words, "16")
-    assert answer["fits"] and "TRL before 1.7 needs" in answer["close_because"]
-    assert "TRL 1.7 or newer" in answer["assumed"][0]
-    assert planned(*words, "1")["confidence"] == "clear"
-    assert not planned(*words, "16", "--loss", "hf")["fits"]

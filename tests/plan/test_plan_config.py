@@ -111,22 +111,6 @@ def test_deepspeeds_masters_are_counted_whatever_dtype_the_config_names(planned:
 
 # --- preferences and reinforcement learning -------------------------------------------------------
 
-GRPO = """model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
-per_device_train_batch_size: 4
-num_generations: 8
-max_prompt_length: 512
-max_completion_length: 512
-gradient_checkpointing: true
-bf16: true
-"""
-COLOCATED = "use_vllm: true\nvllm_mode: colocate\nvllm_gpu_memory_utilization: 0.4\n"
-PPO = """model_name_or_path: EleutherAI/pythia-1b
-sft_model_path: EleutherAI/pythia-1b
-num_ppo_epochs: 4
-per_device_train_batch_size: 4
-response_length: 64
-bf16: true
-"""
 DPO = """model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct
 stage: dpo
 finetuning_type: full
@@ -134,43 +118,6 @@ cutoff_len: 1024
 per_device_train_batch_size: 2
 bf16: true
 """
-VERL = """actor_rollout_ref:
-  model: {path: Qwen/Qwen2.5-7B}
-  actor:
-    ppo_micro_batch_size_per_gpu: 2
-    use_kl_loss: true
-    fsdp_config: {param_offload: false, optimizer_offload: false}
-  rollout: {name: vllm, n: 5, gpu_memory_utilization: 0.6}
-  ref: {fsdp_config: {param_offload: false}}
-data: {max_prompt_length: 512, max_response_length: 512, train_batch_size: 64}
-algorithm: {adv_estimator: grpo}
-trainer: {n_gpus_per_node: 8, nnodes: 1}
-"""
-
-
-def test_grpo_holds_a_reference_only_if_it_is_weighed(planned: Any) -> None:
-    weighed = planned(GRPO + COLOCATED + "beta: 0.04\n")
-    assert total(weighed) - total(planned(GRPO + COLOCATED)) > 2.5
-    assert weighed["close_because"]
-
-
-def test_an_engine_on_the_same_gpus_takes_its_share_of_the_card(planned: Any) -> None:
-    alone = planned(GRPO + "use_vllm: true\nvllm_mode: server\n")
-    both = planned(GRPO + COLOCATED)
-    assert total(both) - total(alone) == pytest.approx(0.4 * alone["memory_gib"]["capacity"])
-    assert both["confidence"] == "close"
-    asleep = planned(GRPO + COLOCATED + "vllm_enable_sleep_mode: true\n")
-    assert total(asleep) < total(both)
-
-
-def test_ppo_holds_a_reference_a_reward_model_and_a_critic(planned: Any) -> None:
-    answer = planned(PPO + "reward_model_path: EleutherAI/pythia-1b\n")
-    roles = ("reference", "reward", "critic")
-    assert all(f"the {role} model" in answer["close_because"] for role in roles)
-    # Policy and critic: 16 bytes a parameter each; two frozen models with 2 to 4.
-    assert answer["memory_gib"]["states"] > 2 * 16 * 0.95
-    assert answer["confidence"] == "close"
-    assert "a reward model of another size than the policy" in answer["uncounted"]
 
 
 def test_preference_pairs_count_both_answers_and_the_reference(planned: Any) -> None:
@@ -179,12 +126,6 @@ def test_preference_pairs_count_both_answers_and_the_reference(planned: Any) -> 
     assert "the reference model" in pairs["close_because"]
     adapters = planned(DPO.replace("full", "lora"))
     assert "the reference model" not in adapters["close_because"]
-
-
-def test_verl_counts_its_engine_beside_what_stays_on_the_gpu(planned: Any) -> None:
-    stays = planned(VERL)
-    assert total(planned(VERL.replace("false", "true"))) < total(stays)
-    assert stays["batch"] == 16  # sequences, because verl fills no budget unless it is told to
 
 
 # --- what is not counted --------------------------------------------------------------------------

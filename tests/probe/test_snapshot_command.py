@@ -11,8 +11,6 @@ from gpusetup.cli import main
 from gpusetup.probe.snapshot_files import dump_snapshot, load_snapshot, machine_named
 from gpusetup.system.system import System
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def test_a_snapshot_of_this_machine_is_one_document_that_can_be_read_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

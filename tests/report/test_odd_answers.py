@@ -3,55 +3,11 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gpusetup import cli
-from gpusetup.install.planning import with_size
-from gpusetup.uv.question import Wheel
-
-
-@contextmanager
-def raw_server(answer: bytes) -> Iterator[str]:
-    """A server that answers whatever it is asked with these bytes; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    connection.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-
-
-ANSWERS = {
-    "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
-    "a long header line": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
-    "too many headers": b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 500 + b"\r\n",
-    "a length that is no number": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
-    "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
-    "a redirection to nowhere": b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n",
-    "nothing": b"",
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_a_server_that_tells_no_size_in_an_odd_way_fails_no_plan(name: str) -> None:
-    with raw_server(ANSWERS[name]) as address:
-        wheel = Wheel(name="a", version="1", filename="a.whl", url=f"{address}/a.whl")
-        assert with_size(wheel, None, set()).size_bytes is None
 
 
 @pytest.mark.parametrize(
@@ -66,12 +22,6 @@ def test_a_huge_marker_is_no_requirement(
     said = capsys.readouterr().err
     assert "is neither a package nor a requirement" in said
     assert len(said) < 1_000, "the word itself is not repeated whole"
-
-
-def test_a_path_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (("resolve",), ("doctor",), ("install", "--dry-run", "--venv", "e")):
-        assert cli.main([*command, "--gpu", "../../x", "--driver", "580.95.05"]) == 2
-        assert "No GPU is called" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("bytes_of_ram", "said"), [(-1, "Expected `int` >= 0"), (1, "RAM is too")])

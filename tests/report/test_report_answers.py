@@ -7,27 +7,10 @@ import re
 from each_row import each
 from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered
 
-from gpusetup.render.doctor import answering
-
 TIMEOUT = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "
     "Timeout(ms)=600000) ran for 600001 milliseconds"
 )
-
-
-@each(
-    "text",
-    [
-        f">>> {UNAVAILABLE}",
-        "Nvidia driver version: 440.33.01\nCUDA driver version is insufficient for CUDA runtime "
-         "version",
-    ],
-)  # fmt: skip
-def test_a_line_of_the_text_is_evidence_once(text: str) -> None:
-    seen = answering(answered(text))
-    assert seen is not None
-    places = [one.source.rpartition(", ")[2] for one in seen.evidence]
-    assert places and len(set(places)) == len(places), seen.evidence
 
 
 @each(
@@ -95,22 +78,3 @@ def test_a_container_beside_a_host_whose_driver_answers_is_certain() -> None:
     answer = answered(f"{inside}\n\non the host:\n{SMI}")
     assert (answer.cause, answer.certainty) == ("container-no-gpu", "certain")
     assert answer.other_causes == ()
-
-
-TORCH_ASKED = (
-    '$ python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
-)
-
-
-@each(
-    "said, given",
-    [
-        ("GPU stays at 0 %", f"{TORCH_ASKED}\n2.6.0+cu124 12.4"),
-        ("GPU stays at 0 %", f"{TORCH_ASKED}\n2.6.0+cpu None\nAssertionError: Torch not compiled "
-         "with CUDA enabled"),
-        ("training hangs with two GPUs", "a:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>"),
-    ],
-)  # fmt: skip
-def test_a_question_whose_output_was_given_is_not_asked_again(said: str, given: str) -> None:
-    asked = answered(said).next_reading
-    assert asked and answered(f"{said}\n\n{given}").next_reading != asked

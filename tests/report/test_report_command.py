@@ -9,13 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from machines_named import machine_named
-from writers import collect_env
 
 from gpusetup.cli import main
 from gpusetup.commands.report import WHOLE, sifted
 
-TEXT = collect_env(machine_named("rtx3050-laptop"))
+TEXT = """\
+Collecting environment information...
+PyTorch version: 2.9.1+cpu
+Is debug build: False
+CUDA used to build PyTorch: None
+OS: Ubuntu 24.04.3 LTS (x86_64)
+Python version: 3.12.3 (64-bit runtime)
+Is CUDA available: False
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 3050 Laptop GPU
+Nvidia driver version: 580.95.05
+"""
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -63,14 +71,6 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
 
 
 # --- long texts -----------------------------------------------------------------------------------
-
-
-def test_of_a_long_text_the_beginning_and_the_end_are_read() -> None:
-    dull = b"epoch 1 step 2 loss 0.3\n" * (WHOLE // 12)
-    kept = sifted(io.BytesIO(b"torch 2.9.1\n" + dull + b"CUDA error\n"))[0]
-    assert kept.startswith(b"torch 2.9.1") and kept.endswith(b"CUDA error\n")
-    wide = sifted(io.BytesIO(("a" + dull.decode() + "b").encode("utf-16")))[0]
-    assert wide.decode("utf-16").endswith("loss 0.3\nb")
 
 
 def test_a_long_text_says_what_was_read_of_it(

@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 from each_row import each
-from writers import (
-    collect_env,
-    machines,
-    pip_refusal,
-    smi_table,
-)
 
 from gpusetup.model.machine import Snapshot
 from gpusetup.report.read import read_report
 
-WITH_GPUS = tuple(m for m in machines() if m.gpus and m.driver.version and m.os.family != "macos")
-
 
 def names(machine: Snapshot) -> list[str]:
     return [gpu.name for gpu in machine.gpus or ()]
-
-
-@each("machine", machines)
-def test_collect_env_gives_back_the_machine(machine: Snapshot) -> None:
-    read = read_report(collect_env(machine))
-    assert names(read) == names(machine)
-    assert read.driver.version == machine.driver.version
-    assert read.torch.version == (machine.torch.version if machine.torch.installed else None)
-    assert read.torch.installed is bool(machine.torch.installed)
-    assert read.os.family == machine.os.family
-    assert (machine.python.version or "3").startswith((read.python.version or "-")[:3])
-
-
-@each("machine, form", product(WITH_GPUS, ["new", "old"]))
-def test_a_table_gives_back_its_gpus(machine: Snapshot, form: str) -> None:
-    read = read_report(smi_table(machine, form=form))
-    assert read.driver.version == machine.driver.version
-    assert read.driver.cuda == machine.driver.cuda
-    shown = [(gpu.memory_total_bytes or 0) >> 20 for gpu in machine.gpus or ()]
-    assert [(gpu.memory_total_bytes or 0) >> 20 for gpu in read.gpus or ()] == shown
-    for own, whole in zip(names(read), names(machine), strict=True):
-        assert whole.startswith(own.removesuffix("..."))
 
 
 # --- what other programs print --------------------------------------------------------------------
@@ -54,31 +23,20 @@ INCOMPATIBLE = (
 FACTS: tuple[tuple[str, str, Any], ...] = (
     ("- PyTorch version (GPU?): 2.1.0+cu121 (True)", "torch.cuda_available", True),
     (">>> torch.__version__\n'1.13.1+cu117'", "torch.version", "1.13.1+cu117"),
-    ("Python 3.8.10 (tags/v3.8.10, May 3 2021) [MSC v.1928 32 bit (Intel)] on win32", "python.bits", 32),
-    ("Using CPython 3.13.1 interpreter at: /usr/bin/python3.13", "python.version", "3.13.1"),
     ("Cuda compilation tools, release 12.4, V12.4.131", "toolkit.nvcc", "12.4"),
     ('PRETTY_NAME="Ubuntu 22.04.4 LTS"', "os.name", "Ubuntu 22.04.4 LTS"),
     ("Linux box 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64 GNU/Linux", "os.wsl", True),
     ("$ CUDA_VISIBLE_DEVICES=-1 python train.py", "environment.CUDA_VISIBLE_DEVICES", "-1"),
     ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).", "driver.cuda", "11.4"),
     ("$ kubectl exec -it pod -- nvidia-smi", "container.kind", "kubernetes"),
-    # --- torch ---
-    ("- PyTorch version (accelerator?): 2.8.0+cu128 (CUDA)\n", "torch.cuda_available", True),
     (">>> import torch\n2.3.1+cu121 False\n", "torch.cuda_available", False),
     (INCOMPATIBLE, "torch.kernels", ("sm_80", "sm_90")),
     # --- the GPUs ---
     ("- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA A40", "gpus", ["NVIDIA A40"]),
-    ("line 1050, in main; 1920x1080, step 5090, RTX 4090 NVCC", "gpus", ["RTX 4090"]),
     ('File "x.py", line 1050, in main', "gpus", []),
     # --- the driver ---
     ("libcuda reported version is: 535.54.3\nkernel reported version is: 535.54.3\n", "driver.library_version", "535.54.3"),
-    ("  - feature:/linux-64::__cuda==12.4=0\n", "driver.cuda", "12.4"),
-    # --- the system, Python, the toolkit ---
-    (" - OS (e.g., Linux): Windows 10\n - How you installed PyTorch (`conda`, `pip`): pip", "os.name", "Windows 10"),
     ("PyTorch version: 1.4.0\nOS: Mac OSX 10.14.6\n", "os.machine", "x86_64"),
-    ("PyTorch version: 2.4.0\nOS: macOS 14.5 (arm64)\n", "os.machine", "aarch64"),
-    ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\nI can run it outside docker", "container.kind", "docker"),
-    ("❯ uv run --with torch x.py", "python.manager", None),
     ("❯ uv pip install torch", "python.manager", "uv"),
 )  # fmt: skip
 
@@ -94,21 +52,6 @@ def test_a_program_tells_a_fact(text: str, subject: str, value: object) -> None:
     assert (read[name] if part == "environment" else getattr(read, name)) == value
 
 
-def test_the_pci_bus_and_the_driver_that_holds_a_card() -> None:
-    text = (
-        "01:00.0 VGA compatible controller: NVIDIA Corporation GA106M [GeForce RTX 3060] (rev a1)\n"
-        "\tSubsystem: ASUSTeK Computer Inc. Device 1a4c\n"
-        "\tKernel driver in use: nouveau\n"
-        "06:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Cezanne\n"
-        "\tKernel driver in use: amdgpu\n"
-    )
-    found = read_report(text).pci_devices or ()
-    assert [(device.vendor, device.driver) for device in found] == [
-        ("nvidia", "nouveau"),
-        ("amd", "amdgpu"),
-    ]
-
-
 def test_what_sources_say_is_kept_where_they_differ() -> None:
     text = "PyTorch version: 2.5.1+cu124\n\nName: torch\nVersion: 2.4.0+cu121\n"
     said = [r.value for r in read_report(text).readings if r.subject == "torch.version"]
@@ -122,8 +65,6 @@ WANTED = (
     ("uv pip install torch==2.7.1+cu128", "==2.7.1", "cu128", None),
     ("conda install pytorch=2.1 pytorch-cuda=12.1 -c pytorch -c nvidia", "==2.1.*", None, "12.1"),
     ("pip3 install --pre torch --index-url https://download.pytorch.org/whl/nightly/cu130", None, "cu130", None),
-    (pip_refusal("torch==1.8.1", "1.13.0, 2.0.0"), "==1.8.1", None, None),
-    (pip_refusal("torch", "none", index="https://download.pytorch.org/whl/cu121"), None, "cu121", None),
     ("pip install numpy", None, None, None),
 )  # fmt: skip
 

@@ -14,10 +14,7 @@ from judging import spoken_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.table import CAUSES
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.messages.row import row
-from gpusetup.messages.search import EVENTS_A_ROW, events_of
 from gpusetup.model.documents import DoctorAnswer
-from gpusetup.report.cleaning import text_of
 from gpusetup.report.read import read_report
 
 LIMIT_CPU_SECONDS = 150
@@ -55,14 +52,6 @@ def test_a_message_alone_shows_its_cause_and_is_quoted(cause: str, text: str) ->
     assert any(evidence.text for evidence in root.evidence)
     assert root.fix is not None and root.fix.text
     assert "None" not in root.title and "  " not in root.title
-
-
-def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:
-    rows = [row("xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)")]
-    same = text_of("NVRM: Xid (0000:01:00): 79, lost\n" * 500)
-    assert [event.values["number"] for event in events_of(same, rows)] == ["79"]
-    other = text_of("\n".join(f"NVRM: Xid (0000:01:00): {n}, lost" for n in range(50)))
-    assert len(list(events_of(other, rows))) == EVENTS_A_ROW
 
 
 def test_a_row_hears_a_value_behind_many_that_repeat_another() -> None:

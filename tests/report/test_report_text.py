@@ -7,12 +7,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from damage import HARMLESS, Way, damaged
+from damage import HARMLESS, Way
 from each_row import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from message_samples import samples
-from writers import mixture
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
@@ -50,15 +49,8 @@ def test_the_answer_is_the_same_after_a_harmless_way(way: Way) -> None:
 @cache
 def mixed(seed: int) -> tuple[str, Any]:
     """A text of several, and what is told of it."""
-    text = mixture(seed, TEXTS)
+    text = "\n".join(random.Random(seed).sample(TEXTS, 3))
     return text, told(answer(text.encode()))
-
-
-def test_damaged_texts_are_read_without_an_exception() -> None:
-    for seed in range(100):
-        diagnosis = answer(damaged(mixture(seed, TEXTS).encode(), random.Random(seed)))
-        to_json(diagnosis.snapshot)
-        assert all(finding.id != "rule-broken" for finding in diagnosis.findings), seed
 
 
 @settings(max_examples=40)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import random
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -219,21 +218,6 @@ def test_weights_give_the_gradient_of_a_mean_over_tokens(without: slice) -> None
     torch.testing.assert_close(gradients(model), gradients(whole))
 
 
-def test_random_numbers_go_back_and_other_masks_are_said() -> None:
-    model, batch, drawn, said = Net().train(), tokens(), list[float](), list[str]()
-
-    def loss(part: Any) -> torch.Tensor:
-        drawn.append(random.random())
-        return ce(model, part)
-
-    done = recover_from_oom(halved(loss, 6), batch, model=model, say=said.append)
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert done.differs == ("dropout draws another mask for each part",)
-    model.eval()
-    recover_from_oom(halved(loss, 3), batch, model=model, say=said.append)
-    assert "if the loss is a mean over samples" in said[1]
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -279,23 +263,3 @@ def test_what_could_not_be_undone_or_split_is_refused(monkeypatch: pytest.Monkey
     hook = model.head.weight.register_post_accumulate_grad_hook(lambda one: optimizer.step())
     refused(UsageError, "The backward pass changes the parameters", step)
     hook.remove()
-
-
-# --- batches that are no tensors ------------------------------------------------------------------
-
-
-def test_lists_of_images_and_of_targets_are_cut_by_samples() -> None:
-    images = [torch.randn(3, 8, 8) for _ in range(6)]
-    targets = [{"boxes": torch.randn(n, 4)} for n in (4, 1, 4, 4, 2, 3)]
-    model, seen = net(), list[int]()
-
-    def step(part: Any) -> torch.Tensor:
-        pictures, boxes = part
-        assert len(pictures) == len(boxes)
-        if len(pictures) > 2:
-            raise torch.OutOfMemoryError(SAID)
-        seen.append(len(pictures))
-        return torch.stack([model(picture.mean((0, 1))[:6]).mean() for picture in pictures]).mean()
-
-    recover_from_oom(step, (images, targets), model=model, say=[].append)
-    assert seen[:3] == [2, 2, 2]

@@ -11,11 +11,9 @@ from each_row import each
 from machines_named import machine_named
 
 from gpusetup.configs.config import edited, read_config
-from gpusetup.plan.config import question_of
 from gpusetup.plan.place import place_of
 from gpusetup.tune.case import Facts, Measured, Proposal, facts_of
 from gpusetup.tune.rules import propose
-from gpusetup.tune.verdict import judge
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 LAPTOP = facts_of(machine_named("rtx3050-laptop"))
@@ -70,13 +68,6 @@ def test_configs_of_known_trainers_change_only_where_meant(
 FORMATS = (
     ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
      "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
-    ("diffusers", "c.yaml",
-     "pretrained_model_name_or_path: x\ntrain_batch_size: 64\ngradient_accumulation_steps: 1\n"
-     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'no'\n",
-     "pretrained_model_name_or_path: x\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
-     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'bf16'\n"),
-    ("accelerate", "c.yaml", "distributed_type: X\nmixed_precision: no\n",
-     "distributed_type: X\nmixed_precision: bf16\n"),
     ("a new line with its neighbour's indent and line ends", "c.yaml",
      "args:\r\n dataloader_num_workers: 8\r\n dataloader_persistent_workers: true\r\n"
      " bf16: true\r\n per_device_train_batch_size: 64 # é\r\n max_len: 9\r\n",
@@ -92,9 +83,6 @@ FORMATS = (
      "  pin_memory: Yes   #\r\n  # pin_memory: no\r\n  name: 'it''s'\r\n  notes: |\r\n"
      "    num_workers: 3\r\nbase: &base\r\n  persistent_workers: off\r\nderived:\r\n  <<: *base\r\n"
      'loader: {num_workers: 8, prefetch_factor: 2, "x": "a # b"}'),
-    ("detectron2 yacs", "c.yaml",
-     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: False\nDATALOADER:\n  NUM_WORKERS: 4\n",
-     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: True\nDATALOADER:\n  NUM_WORKERS: 8\n"),
 )  # fmt: skip
 
 
@@ -116,30 +104,7 @@ def test_a_value_that_is_no_plain_number_is_left(text: str) -> None:
     assert tuned(text, LAPTOP)[0] == text
 
 
-@pytest.mark.parametrize(
-    ("capability", "value"), [((8, 0), "bf16-mixed"), ((7, 5), "16-mixed"), ((6, 1), "32")]
-)
-def test_precision_follows_the_gpu(capability: tuple[int, int], value: str) -> None:
-    new, _ = tuned("trainer:\n  precision: 32\n", card(8, capability))
-    assert new == f"trainer:\n  precision: {value}\n"
-
-
 # --- the batch ------------------------------------------------------------------------------------
-
-HF = """\
-model_name_or_path: Qwen/Qwen3-{model}
-per_device_train_batch_size: {size}
-gradient_accumulation_steps: {steps}
-max_length: 1024
-bf16: true
-gradient_checkpointing: true
-dataloader_num_workers: 8
-dataloader_persistent_workers: true
-"""
-
-
-def hf(size: int, steps: int = 1, model: str = "0.6B") -> str:
-    return HF.format(size=size, steps=steps, model=model)
 
 
 def test_a_batch_that_ran_here_is_split_with_its_accumulation_and_never_alone() -> None:
@@ -150,24 +115,6 @@ def test_a_batch_that_ran_here_is_split_with_its_accumulation_and_never_alone() 
     new, proposal = tuned(text, LAPTOP, batch_size=16)
     assert new == text
     assert any("a smaller batch alone is another experiment" in word for word in proposal.words)
-
-
-@pytest.mark.parametrize(("gib", "size", "steps"), [(24, 1, 256), (80, 4, 64), (24, 256, 1)])
-def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps: int) -> None:
-    text = hf(size, steps) + "max_steps: 1000\nwarmup_steps: 50\n"
-    new, proposal = tuned(text, card(gib))
-    after = values(new)
-    micro = int(after[("per_device_train_batch_size",)])
-    assert micro != size and micro * int(after[("gradient_accumulation_steps",)]) == 256
-    assert after[("max_steps",)] == "1000"  # it counts updates
-    place = card(gib).card
-    assert place
-    config = question_of(read_config(new.encode(), "c.yaml"))
-    verdict = judge(config, micro, place)
-    assert verdict.verdict == "clear" and verdict.total_gib <= 0.8 * verdict.capacity_gib
-    more = [one for one in range(micro + 1, 257) if 256 % one == 0]
-    assert all(judge(config, one, place).verdict != "clear" for one in more)
-    assert "clear on this card" in proposal.changes[0].source
 
 
 SPLIT = "max_seq_length: 128\nbatch_size: 64\naccumulation_steps: 1\n"
@@ -187,50 +134,3 @@ def test_a_batch_that_would_take_more_along_stays_with_its_reason(line: str, sai
     new, proposal = tuned(f"{text}{line}\n", card(4), batch_size=16)
     assert values(new)[("batch_size",)] == "64"
     assert any(said in word for word in proposal.words), proposal.words
-
-
-@each(
-    "text, reason",
-    [
-        ("model: my_net\nbatch_size: 8\n", "it names no model that plan knows"),
-        ("model_name_or_path: gpt2\nper_device_train_batch_size: 8\n", "how long"),
-        (hf(8) + "fsdp_config: fsdp.json\n", "leaves to another file how the model is"),
-    ],
-)
-def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(
-    text: str, reason: str
-) -> None:
-    text = text.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")
-    text += "" if "dataloader" in text else "num_workers: 0\n"
-    _, proposal = tuned(text, card(24))
-    said = [word for word in proposal.words if "cannot judge this config" in word]
-    assert any(reason in sentence for sentence in said), proposal.words
-    assert any("num_workers" in change.key for change in proposal.changes)
-
-
-def test_deepspeed_keeps_its_batch_and_precision() -> None:
-    text = hf(256).replace("bf16: true", "bf16: false").replace("workers: 8", "workers: 0")
-    new, proposal = tuned(f"{text}deepspeed: zero3\n", card(24), batch_size=64)
-    after = values(new)
-    assert (after[("per_device_train_batch_size",)], after[("bf16",)]) == ("256", "false")
-    assert after[("dataloader_num_workers",)] == "8"
-    assert any("sets a batch and a precision too" in word for word in proposal.words)
-
-
-# --- a run that does not fit ----------------------------------------------------------------------
-
-
-def cannot_fit(text: str, gib: int = 24) -> str:
-    return tuned(text, card(gib))[1].cannot_fit or ""
-
-
-def test_a_model_that_cannot_fit_says_so_with_what_would_and_nothing_else() -> None:
-    _, proposal = tuned(hf(8, model="8B").replace("workers: 8", "workers: 0"), card(24))
-    assert "The model fits with one of these: LoRA" in (proposal.cannot_fit or "")
-    assert not proposal.changes and not cannot_fit(hf(8))
-    lora = (
-        "base_model: mosaicml/mpt-7b\nadapter:{}\nlora_r: 8\nsequence_len: 2048\nbf16: true\n"
-        "micro_batch_size: 1\ngradient_accumulation_steps: 1\noptimizer: adamw_bnb_8bit\n"
-    )
-    assert "does not fit" in cannot_fit(lora.format("")), "axolotl then trains the whole model"
-    assert not cannot_fit(lora.format(" lora"))

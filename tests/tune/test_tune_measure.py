@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,17 +84,6 @@ def test_a_child_that_died_for_memory_is_told_from_any_other_end(
 # --- real children ------------------------------------------------------------------------------
 
 
-def test_a_trial_counts_steps_memory_and_speed(child: Bench) -> None:
-    said = child.trial(16)
-    assert (said.status, said.batch) == ("ok", 16)
-    assert (said.peak_bytes or 0) > 50 << 20
-    assert set(said.phases) == {"forward", "backward", "optimizer"}
-    assert (said.samples_per_second or 0) > 0
-    one = child.trial(16, steps=1, seconds=0.001)
-    assert (one.spread_percent or 0) > 0  # two are timed at least
-    assert child.trial(32, **mine("example")).status == "ok"  # made as long as it is to be
-
-
 def test_each_trial_ends_alone_and_no_child_stays(child: Bench, tmp_path: Path) -> None:
     assert child.device().device == "cpu"
     said = [child.trial(batch, **mine("told")) for batch in (8, 9, 11, 10, 12)]
@@ -116,29 +104,6 @@ def test_code_that_hangs_is_ended(child: Bench, monkeypatch: pytest.MonkeyPatch)
 
 
 # --- the Python door ------------------------------------------------------------------------------
-
-
-def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial takes 0.2 s here, and the search 0.5 s."""
-    torch = pytest.importorskip("torch")
-    asked: list[int] = []
-
-    def ask(self: Bench, mode: str, batch: int = 1, **how: Any) -> dict[str, Any]:
-        if mode == "devices":
-            return {"status": "ok", "device": "cpu", "name": "the CPU", "limit_bytes": 1 << 34,
-                    "counts": True, "half": "bf16"}  # fmt: skip
-        asked.append(batch)
-        time.sleep(0.2)
-        return {"status": "ok", "peak_bytes": 1, "samples_per_second": batch**0.5}
-
-    monkeypatch.setattr(Bench, "ask", ask)
-    lines: list[str] = []
-    wish = {"total_seconds": 0.5, "say": lines.append}
-    size, about = BatchSizeOptimizer(torch.nn.Linear(2, 2), wish).find_optimal_batch_size(
-        torch.ones(2, 2)
-    )
-    assert asked == [2, 4, 8][: len(asked)] and size == asked[-1]
-    assert 0.9 < about["limit_bytes"] / (1 << 32) < 1 and len(lines) == len(asked) + 1
 
 
 def test_a_model_that_no_child_can_load_and_ranks_of_torchrun_are_refused(

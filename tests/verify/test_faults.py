@@ -193,48 +193,6 @@ def test_a_fault_is_named_with_its_gpu_and_in_time(fault: Fault, tmp_path: Path)
         assert taken < quick_seconds() + 2.0
 
 
-CUT: Mapping[str, object] = {"mig_mode": 1, "mig_max": 7}
-ONE_MIG: Mapping[str, object] = {
-    **CUT,
-    "mig.0": "MIG-00000000-0000-0000-0000-0000000000aa",
-    "cuda_name": "NVIDIA A100-SXM4-40GB MIG 7g.40gb",
-}
-H100: Mapping[str, object] = {"name": "NVIDIA H100 80GB HBM3", "sm": 90}
-SEVEN = "1,2,3,4,5,6,7"
-W = Severity.WARNING
-NO_MIG, MISSED, NODE, LINKS = (
-    *("mig-misconfigured", "gpu-does-not-answer", "device-node-missing", "nvlink-degraded"),
-)
-
-
-def eight(name: str, finding: str, *each: Mapping[str, object], **more: Any) -> Fault:
-    """Eight GPUs of one machine: the last that is given stands for the others too."""
-    return Fault(name, finding, each=(*each, *each[-1:] * (8 - len(each))), **more)
-
-
-def cuda_sees(order: str) -> dict[str, object]:
-    return {"cuda.devices": len(order.split(",")), "cuda.order": order}
-
-
-OF_EIGHT = (
-    eight("one is cut and has no instance", NO_MIG, CUT, {}, state=cuda_sees(SEVEN)),
-    eight("one is cut, and CUDA sees no instance of it", MISSED, ONE_MIG, {}, gpu=0,
-          state=cuda_sees(SEVEN)),
-    eight("a node is missing", NODE, {}, gpu=5, no_node=(5,)),
-    eight("a link of one GPU is silent", LINKS, {**H100, "nvlinks": "1" * 17 + "0"},
-          {**H100, "nvlinks": "1" * 18}, gpu=0, severity=W, root=False),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", OF_EIGHT, ids=lambda fault: fault.name)
-@pytest.mark.one_in(2)
-def test_of_eight_gpus_one_that_cannot_be_used_is_named(fault: Fault, tmp_path: Path) -> None:
-    diagnosis, _ = judged(fault, tmp_path)
-    found = told_of(fault, diagnosis).values()
-    errors = {finding.id for finding in found if finding.severity is Severity.ERROR}
-    assert errors <= {fault.finding, NO_MIG} and bool(errors) is (fault.severity is not W)
-
-
 def test_a_machine_without_a_fault_has_none(tmp_path: Path) -> None:
     diagnosis, _ = judged(Fault("none", ""), tmp_path)
     assert diagnosis.cause == "ok", diagnosis.findings

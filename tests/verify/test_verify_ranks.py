@@ -18,8 +18,7 @@ from verifying import FOLDER, IN_THE_WAY, ROOT, states
 from gpusetup.verify.checks.rows import RANKS
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.ranks.gathering import Hub, Spoke
-from gpusetup.verify.ranks.launch import Rank, rank_in
-from gpusetup.verify.values import WrongQuestion
+from gpusetup.verify.ranks.launch import Rank
 
 FAULTS = ROOT / "tests" / "rank_faults"
 TOGETHER = tuple(check.name for check in RANKS)
@@ -199,36 +198,6 @@ def test_what_goes_wrong_in_one_collective_is_seen(
 
 def rank(number: int, world: int = 2, port: int = 0, job: str = "a") -> Rank:
     return Rank(number, world, number, "127.0.0.1", port, f"n{number + 1}", job)
-
-
-TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "none"}
-MEETING = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
-
-
-@pytest.mark.parametrize(
-    ("environ", "found"),
-    [
-        # A batch script and the shell of `salloc` have some of them, an image has others.
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
-        (TORCHRUN, None),
-        ({"RANK": "x", "MASTER_PORT": "tcp://10.0.0.1:80"}, None),
-        ({**TORCHRUN, **MEETING, "WORLD_SIZE": "1", "RANK": "0"}, None),
-        # torchrun outranks Slurm.
-        (
-            {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", **TORCHRUN, **MEETING},
-            (1, 2, 1, "n1", 29500),
-        ),
-        ({"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "2"}, "not a number"),
-        ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "2"}, "rank 2 of 2 ranks"),
-    ],
-)
-def test_only_a_whole_set_of_variables_makes_a_rank(environ: dict[str, str], found: Any) -> None:
-    if isinstance(found, str):
-        with pytest.raises(WrongQuestion, match=found):
-            rank_in(environ)
-    else:
-        made = rank_in(environ)
-        assert (made and made[:5]) == found
 
 
 # --- gathering ---

@@ -17,7 +17,6 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.verify.answer.junit import as_junit
 from gpusetup.verify.answer.render import as_json, as_text
-from gpusetup.verify.options import read_options
 from gpusetup.verify.program import main
 from gpusetup.verify.values import Outcome, Report, Result
 
@@ -91,23 +90,6 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
     assert (done.returncode, answer.checks[-1].name) == (0, "amp")
     root = ElementTree.fromstring((tmp_path / "report.xml").read_text(encoding="utf-8"))
     assert [case.get("name") for case in root.iter("testcase")][-1] == "amp"
-
-
-@each(
-    "words, level",
-    [
-        ((), "quick"),
-        (("--only", "matmul"), "quick"),
-        (("--only", "optimizer-steps", "matmul"), "standard"),
-        (("--only", "operators/addmm"), "census"),
-        (("--only", "load", "--seconds", "5"), "stress"),
-        (("--level", "census", "--only", "matmul"), "census"),
-    ],
-)
-def test_without_a_level_the_first_one_runs_that_has_the_checks(
-    words: tuple[str, ...], level: str
-) -> None:
-    assert read_options(words).asked.level == level
 
 
 @each(

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 from each_row import each
-from verifying import FOLDER, ROOT, states
+from verifying import FOLDER, states
 
-from gpusetup.verify import child
 from gpusetup.verify.answer.render import as_json, as_text
-from gpusetup.verify.child import Child, ChildTask
+from gpusetup.verify.child import ChildTask
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
-from gpusetup.verify.values import Check, Outcome, Report, verdict
+from gpusetup.verify.values import Outcome, Report, verdict
 
 GPU = {"name": "A", "memory_total_bytes": 2**33, "compute_capability": "8.0"}
 SEEN = {"gpu": {"facts": {"available": True, "gpus": 2, "seen": ["cuda:0", "cuda:1"]}}}
@@ -97,27 +96,8 @@ def test_what_fails_again_is_asked_once_in_float64(third: Mapping[str, Any], wor
     assert json.loads(as_json(report))["problem"] == "wrong results"
 
 
-def test_the_verdict_tells_wrong_slow_and_what_cannot_run_apart() -> None:
-    slow = {"status": "failed", "detail": "slowly", "problem": "slow"}
-    crashed = {"status": "crashed", "detail": "SIGILL"}
-    report, _ = run(*CPU, "--level", "standard", float64=crashed, float32=WRONG_ANSWER, speed=slow)
-    said = as_text(report).partition("\n")[0]
-    assert said == (
-        "verdict: failed (wrong results: float32 on cpu; cannot run: float64 on cpu; "
-        "slow: speed on cpu)"
-    )
-
-
 def results(report: Report) -> dict[str, str]:
     return {f"{each.name}@{each.device}": each.outcome.status for each in report.results}
-
-
-def test_every_device_is_asked_everything_in_order() -> None:
-    report, answers = run()
-    names = ("properties", "arch", "matmul", "amp")
-    on_devices = [f"{name}@cuda:{n}" for n in (0, 1) for name in names]
-    assert answers.asked == ["import@auto", "gpu@auto", *on_devices]
-    assert verdict(report) == "passed"
 
 
 def test_what_needs_a_failed_check_is_skipped_and_says_which() -> None:
@@ -126,13 +106,6 @@ def test_what_needs_a_failed_check_is_skipped_and_says_which() -> None:
     assert not [asked for asked in answers.asked if asked.startswith(("arch", "matmul", "amp"))]
     assert report.results[-1].outcome.detail == "needs properties, which failed"
     assert verdict(report) == "failed"
-
-
-def test_a_check_that_spent_its_process_gets_the_next_a_new_one() -> None:
-    sick = {"status": "failed", "detail": "CUDA error", "spent": True}
-    report, answers = run(**{"matmul__cuda:0": sick})
-    assert results(report)["amp@cuda:0"] == "passed"
-    assert answers.ended == 2, "once for asking again, and once for the check after it"
 
 
 def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
@@ -162,90 +135,12 @@ def test_a_skip_counts_as_no_only_under_strict(
     assert [e.outcome.hint for e in report.results if e.name == "libraries"] == [hint]
 
 
-@each("words", [("float8",), ("float8", "amp", "--skip", "amp")])
-def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not(
-    words: tuple[str, ...],
-) -> None:
-    _, answers = run(*CPU, "--level", "standard", "--only", *words)
-    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
-
-
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:
     report, answers = run(*CPU, "--level", "stress", "--timeout", "0.9", seconds=0.5)
     last = report.results[-1]
     assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
     assert "not every check was finished" in last.outcome.detail
-
-
-# --- a check that does not end well -------------------------------------------------------------
-
-CHECK = """
-import os, signal, sys, time
-sys.path.insert(0, {root!r})
-from gpusetup.verify import worker
-from gpusetup.verify.values import Check, Outcome, working_on
-
-def asks(device):
-    for place in range(30):
-        working_on(str(place))
-        {deadly}
-    return Outcome("passed", "30 questions")
-
-worker.named = lambda name: Check(name, "", ())
-worker.function_of = lambda check: asks
-sys.exit(worker.main())
-"""
-"""A child whose checks ask thirty questions each."""
-
-
-class Asked:
-    """Asks a child of `CHECK`."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.file = folder / "run.py"
-        monkeypatch.setattr(child, "HERE", str(self.file))
-        self.child = Child(False)
-
-    def __call__(self, deadly: str, device: str = "cpu", **task: Any) -> dict[str, Any]:
-        text = CHECK.format(root=str(ROOT), deadly=deadly)
-        if not self.file.exists() or self.file.read_text() != text:
-            self.child.end()
-            self.file.write_text(text)
-        limit = task.pop("limit_seconds", 60.0)
-        found = self.child.ask(ChildTask(Check("asks", "", ()), device, limit, **task))
-        return dict(found["outcome"])
-
-
-@pytest.fixture
-def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    asked = Asked(tmp_path, monkeypatch)
-    yield asked
-    asked.child.end()
-
-
-@each(
-    "deadly, limits, status, said",
-    [
-        ("time.sleep(0.05)", {"limit_seconds": 0.9}, "passed", "30 questions"),
-        ("time.sleep(60 * (place == 2))", {"limit_seconds": 0.5}, "crashed", "no answer in 0.5 s"),
-        ("time.sleep(0.1)", {"whole_seconds": 0.6}, "skipped", "time is over, "),
-        ("os._exit(3)", {}, "crashed", "the process ended with exit code 3 at 0"),
-    ],
-)
-def test_a_check_has_its_limit_for_each_question_and_one_for_all(
-    deadly: str,
-    limits: dict[str, Any],
-    status: str,
-    said: str,
-    ask: Asked,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(child, "GRACE_SECONDS", 0.0)
-    ask("break")  # a process that has been started already
-    outcome = ask(deadly, **limits)
-    assert (outcome["status"], outcome["detail"][: len(said)]) == (status, said)
 
 
 # --- a run that is ended ------------------------------------------------------------------------
