@@ -126,6 +126,7 @@ SAID = (
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "--amp fp16", ""),
     ("--model qwen3-0.6b --gpu T4 --amp fp16", 0, "", "no bfloat16 units"),
     ("--model qwen3-0.6b --gpu H100 --amp bf16", 0, "", "no bfloat16 units"),
+    ("--params 70B --gpu-mem 24GiB", 1, "does not tell the model's shape", ""),
     ("--params 57M --max-batch --gpu-mem 80GiB", 2, "what a sample keeps", ""),
     ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
     (f"{ONE} --gpu-mem 80GiB loss=none", 2, "No loss is called", ""),
