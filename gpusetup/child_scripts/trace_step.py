@@ -323,6 +323,7 @@ def step(
     else:
         job.optimizer.step()
     job.optimizer.zero_grad()
+    # Keep the output until here, because a trainer's loop also holds it during the whole step.
     del output
     begin("after")
     return loss.detach()

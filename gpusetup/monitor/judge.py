@@ -200,7 +200,10 @@ def slowed_by_heat(run: WatchedRun) -> Judgement | None:
 
 def one_reading(run: WatchedRun) -> Judgement | None:
     """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
-    why; None for a longer run, and for throttled clocks, whose reason the figures show."""
+    why; None for a longer run, and for throttled clocks, whose reason the figures show.
+
+    The order matters: full memory is the most urgent, and a shared GPU explains its use.
+    """
     if not run.is_reading or is_throttled(run):
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
@@ -211,9 +214,11 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         return idle_reading(idle_gpus, words)
     if picture.use == "unknown":
         return Judgement(None, "", words, ("ask-the-driver",))
-    # Report nearly full memory at any utilisation, because the next allocation may fail.
+    # Report nearly full memory at any utilisation, because the next allocation may fail. A
+    # percentile of one reading is the reading itself.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
+    # A GPU that is not fully used for an unknown reason is "bursty", as in a run.
     subject = next((one for one in run.subjects if one.gpu is gpu), None)
     if subject and s.shared_by_programs(subject) and run.unused_gpus:
         shared = filled("shared by {others}, while GPU {unused} is free", subject)

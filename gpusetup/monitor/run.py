@@ -87,9 +87,9 @@ class WatchedRun:
         """The useful number of loader workers (`num_workers`) per process: at most 16, because more
         are seldom worth their memory, and no more than the process's share of the cores. 4 if the
         cores are unknown, as the acceleration guide starts with."""
-        if not self.cores:
+        if not self.usable_cores:
             return 4
-        return max(1, min(16, round(self.cores) // self.training_processes))
+        return max(1, min(16, round(self.usable_cores) // self.training_processes))
 
     @cached_property
     def at_work(self) -> tuple[GpuRun, ...]:

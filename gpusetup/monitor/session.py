@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -183,14 +184,13 @@ def samples_in_time(
     source: SampleSource, say: Say, command: Command | None, seconds: float, patience: float
 ) -> Iterator[Sample]:
     """Yields a source's samples until the time is over, the source or the command ends, or a sample
-    is too late."""
-    began = last_sample_at = time.monotonic()
+    is too late. The parameters are those of `watch`."""
+    last_sample_at = time.monotonic()
+    ends_at = last_sample_at + seconds if seconds else math.inf
     # Notice a command's end soon, instead of waiting for the next sample.
     longest_wait = patience if command is None else POLL_SECONDS
     while command is None or not command.ended:
-        remaining = patience
-        if seconds:
-            remaining = began + seconds - time.monotonic()
+        remaining = ends_at - time.monotonic()
         if remaining <= 0:
             return
         try:

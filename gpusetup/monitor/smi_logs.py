@@ -233,19 +233,22 @@ def texts(
 ) -> Iterator[tuple[datetime | None, str]]:
     """Yields the text of each moment with its time; `begins` recognises the first line of a moment.
 
-    `dated_above`: whether the time stands above that line (in the table), or below it.
+    Lines above the first of these are a text as well, because a table may lack its banner; usually
+    it shows no GPU. `dated_above`: whether the time stands above that line (in the table), or below
+    it.
     """
     moment: list[str] = []
     time: datetime | None = None
-    date: datetime | None = None
+    last_date: datetime | None = None
     for line in lines:
         if begins.search(line):
             if moment:
                 yield time, "".join(moment)
-            moment, time = [], date if dated_above else None
-        date = date_of(line) or date
+            moment, time = [], last_date if dated_above else None
+        date = date_of(line)
+        last_date = date or last_date
         if not dated_above:
-            time = time or date_of(line)
+            time = time or date
         if len(moment) < MOST_LINES_OF_A_MOMENT:
             moment.append(line)
     if moment:

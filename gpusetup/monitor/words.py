@@ -282,8 +282,9 @@ def pid(subject: Subject) -> str | None:
     if subject.run.exit is not None:
         return None
     gpus = (subject.gpu, *subject.run.gpus)
-    pids = [pid for gpu in gpus for pid in sorted(gpu.holders) if pid > 0]
-    return str(pids[0]) if pids else None
+    # 0 stands for a pid that the list of processes does not tell.
+    known = [number for gpu in gpus for number in sorted(gpu.holders) if number != 0]
+    return str(known[0]) if known else None
 
 
 def where_it_waits(subject: Subject) -> str:

@@ -334,7 +334,7 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
             "bfloat16 is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), "
             "which needs the same memory"
         )
-    if question.params is not None and decision.fits:
+    if question.params is not None:
         vocabulary = "no vocabulary"
         if shape.vocabulary:
             vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
@@ -389,7 +389,7 @@ def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[st
     """Notes on the sequence length and the batch that were assumed, and on a length beyond the
     model's native context."""
     job, shape = decision.job, decision.job.shape
-    # An image model has a fixed number of tokens.
+    # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
         yield f"plan assumes {length} of text, because `--context` is not given"
@@ -399,7 +399,8 @@ def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[st
         if yarn(job):
             extension = f"YaRN with factor {job.context / native:g}"
         yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
-    # With a token budget there is no batch to assume.
+    # With a token budget there is no batch to assume. If the user asks for the largest batch or
+    # context or for the fewest GPUs, the batch that would fit is another question.
     if question.batch is None and question.solve is None and not job.fills_token_budget:
         sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
         largest = max_batch(job, decision.place)

@@ -21,7 +21,7 @@ from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
-from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
+from gpusetup.plan.config_reader import MOST_DIGITS, OTHER_MODELS, Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
@@ -271,11 +271,15 @@ def batch(reader: Reader, fields: Fields) -> Fields:
 
 
 def log_prob_tokens(reader: Reader) -> int | None:
-    """The smallest token budget for log-probabilities in the whole config, because the budget of a
-    reference model or a rollout also affects the training; None if there is none."""
+    """The smallest token budget for log-probabilities in the whole config; None if there is none.
+
+    The policy, the reference and the rollout each have one, and the trainer refuses to start if the
+    longest sequence does not fit into any of them (`check`).
+    """
     numbers = []
     for setting, text in reader.named("log_prob_max_token_len_per_gpu"):
-        if re.fullmatch(r"[1-9]\d{0,17}", text) and int(text) <= LARGEST["tokens"]:
+        is_number = re.fullmatch(r"[1-9]\d*", text) and len(text) <= MOST_DIGITS
+        if is_number and int(text) <= LARGEST["tokens"]:
             numbers.append(int(text))
             reader.note(setting, f"tokens: {text}")
     return min(numbers, default=None)
@@ -437,6 +441,7 @@ def plan_map(reader: Reader, fields: Fields) -> Fields:
     types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():
         name = str(path[-1]) if path[:-1] == ("plan",) else ""
+        # The shape consists of many numbers, which are read from the model.
         if name in JOB_DEFAULTS and name != "shape":
             job_fields[name] = from_plain(value_of(setting), types[name], what=f"plan.{name}")
             reader.note(setting, f"{name} of the job")

@@ -141,7 +141,7 @@ class TrainingJob(Frozen):
         return self.gpus > 1 and self.shards_parameters
 
     @property
-    def frozen_beside(self) -> float:
+    def bytes_of_frozen_models(self) -> float:
         """The bytes of all weights of the reference and the reward model, each as large as the
         policy."""
         bytes_of_weight = 2 if self.rl.frozen_in_16_bits else BYTES[self.dtype]
@@ -155,8 +155,9 @@ class TrainingJob(Frozen):
 
     @property
     def length(self) -> int:
-        """The number of tokens of one sample. A speech model reads windows of a fixed length (30
-        seconds for Whisper), no matter how long the text is that it writes."""
+        """The number of tokens of one sequence. A speech model reads windows of a fixed length (30
+        seconds for Whisper), no matter how long the text is that it writes (the context)."""
+        # The tokens of an image are its context already (`context_of`), unless the user gave one.
         if self.shape.tokens is not None and self.shape.kind in SPEECH:
             return self.shape.tokens
         return self.context

@@ -67,13 +67,13 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
     return min(job.gpus, NODE) if job.strategy == "hsdp" else job.gpus
 
 
-def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of the given parameters one GPU holds.
+def per_gpu(job: TrainingJob, amount: float, state: Shardable | None = None) -> float:
+    """The part of an amount (a number of parameters, or bytes) that one GPU holds.
 
     `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
     shard; None means that nothing is sharded.
     """
-    return parameters / (shard_count(job, state) if state else 1)
+    return amount / (shard_count(job, state) if state else 1)
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
@@ -168,9 +168,10 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
     policy; 0 with offload."""
     if recipe.offload:
         return 0.0
-    total = per_gpu(job, job.frozen_beside, "parameters")
+    total = per_gpu(job, job.bytes_of_frozen_models, "parameters")
     if not job.rl.critic:
         return total
+    # The critic is as large as the policy.
     parameters = job.shape.parameters
     total += per_gpu(job, parameters, "parameters") * weight_bytes(job)
     # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too small
@@ -281,6 +282,6 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     size += job.adapter_parameters * job.trained_bytes
     size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
-    size += job.frozen_beside + job.rl.critic * job.shape.parameters * BYTES[job.dtype]
+    size += job.bytes_of_frozen_models + job.rl.critic * job.shape.parameters * BYTES[job.dtype]
     # Every group of GPUs that shards the model has a full copy in RAM.
     return size * job.gpus / shard_count(job, "parameters")

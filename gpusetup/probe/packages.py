@@ -22,6 +22,8 @@ from gpusetup.system.system import System, exists, list_or_empty, read_or_none, 
 
 INFO_FOLDER = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
 """A folder such as `torch-2.9.1+cu128.dist-info` or `six-1.16.0-py3.11.egg-info`."""
+CONDA_FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.json")
+"""A file in conda-meta, such as `pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json`."""
 LIBRARY_IN_RECORD = re.compile(
     # A compiled library with or without a version, such as `torch/lib/libtorch.so` or
     # `libz.so.1.3`.
@@ -47,14 +49,13 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
             infos = filter(None, map(INFO_FOLDER.match, names))
             packages += filter(None, (_package(system, folder, info) for info in infos))
     for file in list_or_empty(system, join(target.prefix, "conda-meta")):
-        # `pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json`
-        name, version, build = (*file.removesuffix(".json").rsplit("-", 2), "", "")[:3]
-        if build and file.endswith(".json") and (name in CONDA_WATCHED or name in WATCHED):
+        found = CONDA_FILE.fullmatch(file)
+        if found and (found["name"] in CONDA_WATCHED or found["name"] in WATCHED):
             package = Package(
-                name=name,
-                version=version,
+                name=found["name"],
+                version=found["version"],
                 installer="conda",
-                build=build,
+                build=found["build"],
                 location=target.prefix,
             )
             packages.append(package)

@@ -13,7 +13,6 @@ from typing import Any
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import (
-    GPU_FIELDS,
     GPU_VALUES,
     Smi,
     dotted,
@@ -140,12 +139,12 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     # A log covers many moments, so its measurements do not show the GPU's state now.
     left_out = MEASURED if is_a_log else ()
     gpus = []
+    # Some columns are only for the monitor's samples.
+    kept = {field.name for field in fields_of(Gpu)}.difference(left_out)
     for place, row in enumerate(of_first_moment):
-        fields: dict[str, Any] = {"nvml_index": place}
-        values = values_of(row).items()
-        fields.update((field, value) for field, value in values if field not in left_out)
-        of_a_gpu = {name: fields[name] for name in GPU_FIELDS & fields.keys()}
-        gpus.append(Gpu(**{**of_a_gpu, "name": fields.get("name") or UNNAMED}))
+        values = {field: value for field, value in values_of(row).items() if field in kept}
+        # Without a column `index`, the GPUs are in the order of their indices.
+        gpus.append(Gpu(**{"nvml_index": place, "name": UNNAMED, **values}))
     # All GPUs have the same driver and the same persistence setting.
     driver, persistence = dotted(rows[0].get(DRIVER)), flag(rows[0].get(PERSISTENCE))
     return len(rows), Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)

@@ -27,11 +27,14 @@ def own_folder(name: str) -> Path:
 
 def own_path(name: str) -> Path:
     """The path of a folder in the cache, whether or not it exists."""
+    named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
+    if named_by_user:
+        return Path(named_by_user).absolute() / name
+    # Imported here because most answers need no cache.
     from platformdirs import user_cache_path
 
-    named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
-    cache = Path(named_by_user).absolute() if named_by_user else user_cache_path("gpusetup", False)
-    return cache / name
+    # On Windows the default would add a folder named after the author.
+    return user_cache_path("gpusetup", appauthor=False) / name
 
 
 def _only_ours(folder: Path) -> Path:

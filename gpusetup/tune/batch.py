@@ -188,7 +188,7 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
         added = add_key(case, "accumulation", str(steps), reason)
         if not added:
             return [
-                f"{name} is {effective}; {source} says {micro} with {steps} steps of "
+                f"{name} is {split.size}; {source} says {micro} with {steps} steps of "
                 "accumulation. The config has no known accumulation key, so gpusetup writes "
                 "nothing: a smaller batch alone is another experiment"
             ]
@@ -261,7 +261,8 @@ OTHER_WORDS = frozenset((
     "log", "logging", "print", "grad", "gradient", "gradients", "accum", "accumulate",
     "accumulation", "micro", "ratio", "epochs", "sanity",
 ))  # fmt: skip
-"""Words in names that look similar but count something else."""
+"""Words in names that count something else, or steps that do not affect the training
+(`logging_steps`)."""
 CONTRASTIVE = re.compile(
     r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
     r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
@@ -329,5 +330,7 @@ def _counts_steps(setting: Setting) -> bool:
     # Evaluation has a separate loader, so its steps do not depend on this batch.
     if any(is_other_phase(word) for word in setting.path[:-1] if isinstance(word, str)):
         return False
-    is_positive = setting.kind == "scalar" and (whole_number(setting) or 0) > 0
-    return setting.kind == "list" or is_positive
+    # A list contains the steps at which something changes (`milestones: [1000, 2000]`).
+    if setting.kind == "list":
+        return True
+    return setting.kind == "scalar" and (whole_number(setting) or 0) > 0

@@ -250,9 +250,12 @@ def _half_setting(case: ConfigCase) -> Setting | None:
     """A setting by which the training computes in 16 bits without mixed precision, by its value
     (`torch_dtype: bfloat16`) or its name (`pure_bf16: true`); None if there is none."""
     for half in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
-        is_on = switch_value(half)
-        text = name_of(half.path) if is_on else unquoted(half.text)
-        if is_on is not False and HALF_PRECISION.search(text):
+        switch = switch_value(half)
+        if switch is False:
+            continue
+        # A switch names the type in its key, any other setting in its value.
+        text = unquoted(half.text) if switch is None else name_of(half.path)
+        if HALF_PRECISION.search(text):
             return half
     return None
 

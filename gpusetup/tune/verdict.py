@@ -173,6 +173,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
 def _how_to_fit(from_config: FromConfig, card: Place) -> str:
     """A sentence with up to three ways to make one sample fit, those that save most first."""
     job, _ = _job_of(from_config, 1, card)
+    # Use the memory model alone, as `judge` did; a measured run may say something else.
     decision = decide(job, replace(card, predict=True))
     ways = [f"the recipe {decision.recipe} of `gpusetup plan`"]
     if not decision.fits:

@@ -118,6 +118,7 @@ SAID = (
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens per GPU", ""),
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "no bfloat16 units", ""),
     ("--model qwen3-0.6b --gpu T4 --amp fp16", 0, "", "no bfloat16 units"),
+    ("--params 70B --gpu-mem 24GiB", 1, "does not tell the model's shape", ""),
     ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
     (f"{ONE} --gpu-mem 80GiB accumulate=many", 2, "plan.accumulate", ""),
 )  # fmt: skip

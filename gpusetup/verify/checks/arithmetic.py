@@ -28,7 +28,8 @@ INNER_LENGTHS = (17, 33, 64, 255, 513)
 
 
 def nearest_products(device: str) -> Iterator[Part]:
-    # In float64, if a failure is asked again, there is one format.
+    # Leave out float32, the first format, which holds these sums exactly. If a failure is asked
+    # again, float64 is the only format.
     for name in formats(device)[1:] or formats(device):
         for inner in INNER_LENGTHS:
             # The sums stay below float16's largest number, 65,504.
@@ -116,10 +117,12 @@ def running_sums(device: str) -> Iterator[Part]:
 
 
 def gathered_gradients(device: str) -> Iterator[Part]:
-    """The gradient of a parameter that is used in every row is the sum over the rows."""
+    """The gradient of a parameter that is used in every row is the sum over the rows; a second
+    backward pass adds the same sum once more."""
     numbers = whole_numbers(33 * 65, 9, "broadcast")
     bias = torch.zeros(65, device=device, requires_grad=True)
     for turn in (1, 2):
+        # The bias is all zeros; with 1 added, the product is not, and its gradient is the same.
         (tensor(numbers, device, 33, 65) * (bias + 1)).sum().backward()
         known = [turn * sum(numbers[place::65]) for place in range(65)]
         yield exactly(f"gradient of a bias, {turn} times", bias.grad, known)

@@ -72,6 +72,7 @@ def read_places(device: str) -> Iterator[Part]:
 
 def added_places(device: str) -> Iterator[Part]:
     """Several numbers that are added at one place all count; 16-bit formats add in any order."""
+    # A few numbers, and so many that they fill several blocks of a kernel, with a tail (4096 + 3).
     for count in (40, 4099):
         table, places = whole_numbers(16, 9, "table"), [n % 5 for n in range(count)]
         added = whole_numbers(count, 9, f"added {count}")
@@ -85,11 +86,13 @@ def added_places(device: str) -> Iterator[Part]:
             yield exactly(f"index_add of {count} {name}", x.index_add(0, index, y), known)
             put = x.clone().index_put_((index,), y, accumulate=True)
             yield exactly(f"index_put of {count} {name}", put, known)
+        # All columns get the same gradient; the last is beyond a warp of 32 threads.
         weights = torch.zeros(16, 33, device=device, requires_grad=True)
         rows = torch.nn.functional.embedding(index, weights)
         (rows * tensor(added, device, count, 1)).sum().backward()
         gradient = [number - before for number, before in zip(known, table)]
         yield exactly(f"gradient of {count} embeddings", weights.grad[:, 32], gradient)
+    # Only 0 to 4 occur, so the last two counts are 0.
     found = torch.bincount(index, minlength=7)
     yield exactly("counts", found, [places.count(n) for n in range(7)])
 

@@ -27,9 +27,10 @@ FIXED_WORKSPACE = (("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),)
 """Without it, cuBLAS may give other bits when several streams are active (its documentation)."""
 
 
-def of(name: str, module: str, proves: str, means: str = NUMBERS, **fields: Any) -> Check:
+def device_check(name: str, module: str, proves: str, means: str = NUMBERS, **fields: Any) -> Check:
     """A check that computes on a device, with the usual defaults. Its function is called like the
     check, unless `module` names another one."""
+    # "arch" runs on CUDA only; a need that did not run on the device counts as met.
     usual = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
     run = module if ":" in module else f"{module}:{name.replace('-', '_')}"
     return Check(name, f"checks.{run}", proves=proves, means=means, **{**usual, **fields})
@@ -70,12 +71,12 @@ QUICK: Tuple[Check, ...] = (
         means="every operation on this GPU would fail",
         then="`gpusetup resolve` names the build that supports this GPU",
     ),
-    of(
+    device_check(
         *("matmul", "products", "every element of a 1000 x 1000 float32 product is exact"),
         "every model would compute wrong numbers here",
         on=EVERY,
     ),
-    of(
+    device_check(
         *("amp", "training", "in a few steps of mixed precision, the loss falls and stays finite"),
         "mixed-precision training cannot be trusted here",
         then="`gpusetup doctor`, then another build of torch",
@@ -84,69 +85,75 @@ QUICK: Tuple[Check, ...] = (
 )
 
 STANDARD: Tuple[Check, ...] = (
-    of("float64", "products", "float64 products of whole numbers are exact", on=EVERY),
-    of("float32", "products", "float32 products are exact, up to 4096 x 4096", on=EVERY),
-    of(
+    device_check("float64", "products", "float64 products of whole numbers are exact", on=EVERY),
+    device_check("float32", "products", "float32 products are exact, up to 4096 x 4096", on=EVERY),
+    device_check(
         *("float32-modes", "products", "each setting of TF32 and bfloat16 products has its effect"),
         "switching TF32 on or off would not have the effect that the program expects",
         then="`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
     ),
-    of("float16", "products", "float16 products of whole numbers are exact", on=EVERY),
-    of("bfloat16", "products", "bfloat16 products of whole numbers are exact", on=EVERY),
-    of(
+    device_check("float16", "products", "float16 products of whole numbers are exact", on=EVERY),
+    device_check("bfloat16", "products", "bfloat16 products of whole numbers are exact", on=EVERY),
+    device_check(
         *("float8", "products", "both 8-bit formats are read, written, rounded and multiplied"),
         "models quantized to 8-bit floating point would be wrong",
     ),
-    of(
+    device_check(
         *("grad-scaler", "training", "one infinity or NaN in a gradient makes the scaler skip"),
         "float16 training would end in NaN",
         then="train in bfloat16 until another build is installed",
     ),
-    of(
+    device_check(
         *("memory", "memory", "most of the free memory returns the patterns written to it"),
         "weights and data would change while they lie in memory",
         then=CARD,
     ),
-    of(
+    device_check(
         *("out-of-memory", "memory", "too large a request raises an error, and it goes on"),
         "a batch that is too large would end the program instead of raising an error",
         then="update the driver; on Windows switch off the system memory fallback",
     ),
-    of("copy-in", "transfers", "64 MiB arrive whole on the device", MOVED, on=GPU, then=CARD),
-    of("copy-out", "transfers", "64 MiB arrive whole on the host", MOVED, on=GPU, then=CARD),
-    of("copy-within", "transfers", "64 MiB are copied whole on the device", MOVED, then=CARD),
-    of(
+    device_check(
+        "copy-in", "transfers", "64 MiB arrive whole on the device", MOVED, on=GPU, then=CARD
+    ),
+    device_check(
+        "copy-out", "transfers", "64 MiB arrive whole on the host", MOVED, on=GPU, then=CARD
+    ),
+    device_check(
+        "copy-within", "transfers", "64 MiB are copied whole on the device", MOVED, then=CARD
+    ),
+    device_check(
         *("pinned", "transfers", "asynchronous copies of page-locked memory arrive complete"),
         "data loaders with pin_memory would hand over wrong batches",
         on=GPU,
         then="use `pin_memory=False` until the driver is updated",
     ),
-    of("speed", "speed", "float32 products are not unusually slow", SLOWLY, then=SLOW),
-    of(
+    device_check("speed", "speed", "float32 products are not unusually slow", SLOWLY, then=SLOW),
+    device_check(
         *("speed-half", "speed", "float16 products are not unusually slow (tensor cores)", SLOWLY),
         on=GPU,
         then=SLOW,
     ),
-    of(
+    device_check(
         *("speed-over-cpu", "speed", "nothing: it shows how much faster than the CPU the GPU is"),
         "the GPU could not be compared with the CPU",
         on=GPU,
         then=SLOW,
         alone=True,
     ),
-    of(
+    device_check(
         *("compile", "programs:compiled", "`torch.compile` builds a kernel that computes right"),
         "compiled models would be wrong, or not start",
         then="set `TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
         scratch=True,
     ),
-    of(
+    device_check(
         *("dataloader", "programs", "a loader with workers returns every item once, unchanged"),
         "training would stop, hang or miss data in its loader",
         then="`num_workers=0` works without worker processes",
         scratch=True,
     ),
-    of(
+    device_check(
         *("save-load", "programs", "tensors and views of eight formats load as they were saved"),
         "saved checkpoints would be wrong",
         scratch=True,
@@ -156,7 +163,7 @@ STANDARD: Tuple[Check, ...] = (
 
 def known(name: str, module: str, proves: str, means: str = NUMBERS, **fields: Any) -> Check:
     """A check whose answers are known; a failure is asked once in float64 too."""
-    return of(name, module, proves, means, in_float64=True, **fields)
+    return device_check(name, module, proves, means, in_float64=True, **fields)
 
 
 KNOWN: Tuple[Check, ...] = (
@@ -209,18 +216,18 @@ KNOWN: Tuple[Check, ...] = (
 """The checks whose answers are known: from whole numbers, formulas, or float64 on the CPU."""
 
 PROGRAMS: Tuple[Check, ...] = (
-    of(
+    device_check(
         *("chance", "chance", "random numbers follow their law and their seed, and none repeat"),
         "initial weights, dropout and sampling would be skewed, or repeat themselves",
     ),
-    of(
+    device_check(
         *("language-model", "training", "a small model trains as in float64 on the CPU", TRAINED),
         scratch=True,
         on=EVERY,
     ),
     # These two come last. On a GPU, a check with other variables needs a new process, which has to
     # import torch and create a CUDA context (4 s on an H100's host).
-    of(
+    device_check(
         *("repeats", "repeats", "the same work gives the same bits, on several threads at once"),
         "results would be wrong now and then, which no single test shows",
         then=CARD,
@@ -280,7 +287,7 @@ RANKS: Tuple[Check, ...] = (
 """Checks that run in addition, at any level, if torchrun or srun started several ranks."""
 
 STRESS: Tuple[Check, ...] = (
-    of(
+    device_check(
         *("load", "stress", "under load, results keep their bits and the speed stays"),
         "long training runs on this device would slow down or go wrong",
         lasts=True,
@@ -289,7 +296,7 @@ STRESS: Tuple[Check, ...] = (
 )
 
 CENSUS: Tuple[Check, ...] = (
-    of(
+    device_check(
         *("operators", "census", "nothing: it names the operators that differ from the CPU's"),
         "this platform differs from the CPU in these operators",
         on=EVERY,

@@ -91,7 +91,8 @@ def meet(device: str) -> Outcome:
                 problem = f"ranks {', '.join(sharing)} use the same GPU {gpus[rank]}"
                 hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
                 return Outcome(FAILED, problem, hint=hint)
-        # From now on, a rank waits only as long as one collective may take.
+        # From now on, a rank waits only as long as one collective may take; the store waits 10
+        # seconds longer, so that the collective fails first and its error names it.
         store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
         dist.init_process_group(
             backend,
