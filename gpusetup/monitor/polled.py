@@ -54,7 +54,8 @@ def open_nvidia_smi(interval: float) -> Machine:
 
 def smi_gpus(system: System, fields: Sequence[str]) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
-    answer = asked(system, fields, "csv", ANSWER_SECONDS)
+    options = (f"--query-gpu={','.join(fields)}", "--format=csv")
+    answer = asked(system, options, ANSWER_SECONDS)
     if answer is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]

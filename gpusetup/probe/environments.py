@@ -49,18 +49,14 @@ def _prefixes(system: System) -> Iterator[str]:
         if environ.get(variable):
             yield environ[variable]
     for name in (".venv", "venv", "env"):
-        yield _joined(here, name)
+        yield join(here, name)
     # conda lists its environments in this file, wherever they are.
-    listed = read_or_none(system, _joined(home, ".conda/environments.txt")) or ""
+    listed = read_or_none(system, join(home, ".conda", "environments.txt")) or ""
     yield from filter(None, map(str.strip, listed.splitlines()[:MOST]))
-    for folder in (_joined(home, name) for name in OF_HOME):
+    for folder in (join(home, *name.split("/")) for name in OF_HOME):
         for name in list_or_empty(system, folder):
-            yield _joined(folder, name)
+            yield join(folder, name)
     for name in ("python3", "python"):
         python = system.which(name)
         if python:
             yield prefix_of(python)
-
-
-def _joined(folder: str, name: str) -> str:
-    return join(folder, *name.split("/"))

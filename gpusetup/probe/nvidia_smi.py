@@ -36,7 +36,8 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     all_are_hidden = machine.gpus and not visible
     if all_are_hidden or any(gpu.memory_total_bytes for gpu in visible):
         return machine
-    output = asked(system, FIELDS, "csv,noheader", LIMIT_SECONDS)
+    query = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader")
+    output = asked(system, query, LIMIT_SECONDS)
     # Drivers before 470 do not know `compute_cap` and reject the query.
     listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
     gpus = tuple(map(identified, listed[1].gpus or ())) if listed else ()
@@ -51,14 +52,9 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     return replace(machine, gpus=gpus, readings=(*machine.readings, reading))
 
 
-def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Output | None:
-    """What nvidia-smi prints for these fields of its GPUs in a form such as `csv`, within `limit`
-    seconds; None if there is no nvidia-smi."""
-    return _run(system, (f"--query-gpu={','.join(fields)}", f"--format={form}"), limit)
-
-
-def _run(system: System, options: Sequence[str], limit: float) -> Output | None:
-    """What nvidia-smi prints with these options; None if there is no nvidia-smi."""
+def asked(system: System, options: Sequence[str], limit: float) -> Output | None:
+    """What nvidia-smi prints with these options within `limit` seconds; None if there is no
+    nvidia-smi."""
     program = system.which(PROGRAM)
     if program is None:
         return None
@@ -73,7 +69,7 @@ def _run(system: System, options: Sequence[str], limit: float) -> Output | None:
 def read_topology(system: System, limit: float) -> Snapshot:
     """How the GPUs are connected, and to which NUMA node, from `nvidia-smi topo -m`; an empty
     snapshot without its matrix."""
-    output = _run(system, ("topo", "-m"), limit)
+    output = asked(system, ("topo", "-m"), limit)
     # nvidia-smi underlines the heading with a terminal's codes, in a pipe too.
     lines = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "").splitlines()
     for place, line in enumerate(lines):

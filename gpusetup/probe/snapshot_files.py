@@ -10,7 +10,6 @@ from typing import Any
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.hidden_marks import map_texts, without_hidden_marks
 from gpusetup.model.machine import Snapshot
 
@@ -21,18 +20,6 @@ else."""
 VERSION = 1
 ENDLESS_NUMBER = re.compile(r"\d{1000,}")
 """Python reads no number with more than 4,300 digits, and no version has one."""
-
-
-class _Head(Frozen):
-    """The field that distinguishes gpusetup's document types."""
-
-    schema: str | None = None
-
-
-class _Doctor(Frozen):
-    """The output of doctor, of which only the snapshot is read."""
-
-    snapshot: Snapshot
 
 
 def dump_snapshot(snapshot: Snapshot) -> str:
@@ -59,9 +46,11 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
             hint="`gpusetup doctor --report FILE` reads a text",
         )
     try:
-        schema = from_json(text, _Head, what=what).schema or ""
+        document: Any = from_json(text, dict[str, Any], what=what)
+        schema = str(document.get("schema") or "")
+        # Of doctor's output, only the snapshot is read.
         if schema.startswith("gpusetup.doctor/"):
-            snapshot = from_json(text, _Doctor, what=what).snapshot
+            document = document.get("snapshot")
         else:
             said = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
             version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
@@ -71,27 +60,15 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
                 known = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
                 problem_text = f"{what} was written by a newer gpusetup: {said}, {known}"
                 raise BadInput(problem_text, hint="update gpusetup")
-            snapshot = from_json(text, Snapshot, what=what)
+        snapshot = from_plain(document, Snapshot, what=what)
     except BadInput as problem:
         if "truncated" in problem.message:
             cut_off = f"{what} is cut off after {len(raw)} bytes"
             raise BadInput(cut_off, hint=_SAVE_AGAIN) from problem
         raise
-    # In JSON, hidden characters and line breaks can only be written as an escape or a non-ASCII
-    # character. Most files contain neither, so skip the search.
-    if text.isascii() and not re.search(r"\\[unrf]", text):
-        return snapshot
+    # The snapshot has no unknown fields any more, which may be nested too deeply to be searched.
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
     return from_plain(plain, Snapshot, what="the snapshot")
-
-
-def without_endless_numbers(machine: Snapshot) -> Snapshot:
-    """The machine with 0 for each number that Python would refuse to read. A package may have any
-    text as its version."""
-    text = to_json(machine)
-    if not ENDLESS_NUMBER.search(text):
-        return machine
-    return from_json(ENDLESS_NUMBER.sub("0", text), Snapshot, what="this machine")
 
 
 def on_one_line(value: Any, key: str = "") -> Any:

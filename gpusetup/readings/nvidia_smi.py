@@ -15,6 +15,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.frozen import fields as field_list
 from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.model.patterns import lazy
+from gpusetup.model.versions import Capability
 from gpusetup.readings.sources import UNNAMED
 
 T = TypeVar("T")
@@ -178,6 +179,23 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
     bits = int(mask[1], 16) if mask else 0
     return tuple(throttle_reasons(bits)) if mask else None
+
+
+def capability(text: str | None) -> Capability | None:
+    """
+    >>> str(capability("8.9")), capability("[N/A]")
+    ('8.9', None)
+    """
+    version = cell(text) or ""
+    if re.fullmatch(r"\d{1,2}\.\d", version) is None:
+        return None
+    return Capability.parse(version)
+
+
+def fault(text: str | None) -> bool | None:
+    """Whether a cell contains a yes or a count of faults; None if it contains no value."""
+    count = integer(text)
+    return flag(text) if count is None else count > 0
 
 
 def dotted(text: str | None) -> str | None:
@@ -378,40 +396,62 @@ def recovery_action(text: str | None) -> str | None:
 
 
 GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
-QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
-    ("name", "Product Name", cell),
-    ("uuid", "GPU UUID", cell),
-    ("memory_total_bytes", "FB Memory Usage/Total", memory),
-    ("memory_used_bytes", "FB Memory Usage/Used", memory),
-    ("utilization_percent", "Utilization/GPU", integer),
-    ("memory_busy_percent", "Utilization/Memory", integer),
-    ("temperature_celsius", "GPU Current Temp", integer),
-    ("power_watts", "(?:(?:Instantaneous|Average) )?Power Draw", number),
-    ("power_limit_watts", "(?:(?:Current|Enforced) )?Power Limit", number),
-    ("power_limit_default_watts", "Default Power Limit", number),
-    ("clock_sm_mhz", "Clocks/SM", integer),
-    ("clock_sm_max_mhz", "Max Clocks/SM", integer),
-    ("pcie_generation", "PCIe Generation/Current", integer),
-    ("pcie_generation_max", "PCIe Generation/Max", integer),
-    ("pcie_rx_bytes_per_second", "Rx Throughput", rate_in(1e3)),
-    ("pcie_tx_bytes_per_second", "Tx Throughput", rate_in(1e3)),
-    ("pcie_width", "Link Width/Current", integer),
-    ("pcie_width_max", "Link Width/Max", integer),
-    ("compute_mode", "Compute Mode", compute_mode),
-    ("driver_model", "Driver Model/Current", driver_model),
-    ("mig_enabled", "MIG Mode/Current", flag),
-    ("mig_count", "MIG Device", word_reader({"none": 0})),
-    ("ecc_uncorrected", "Volatile/(?:[SD]RAM Uncorrectable.*|Double Bit/Total)", integer),
-    ("retired_pages", "Retired Pages/(?:Single|Double) Bit ECC", integer),
-    ("retired_pending", "Retired Pages/Pending.*|Remapped Rows/Pending|.* Repair Pending", flag),
-    ("remap_failed", "Remapping Failure Occurred", flag),
-    ("sram_threshold_exceeded", "SRAM Threshold Exceeded", flag),
-    ("recovery_action", "GPU Recovery Action", recovery_action),
-    ("recovery_action", "(?:GPU )?Reset Status/.*", word_reader({"yes": "gpu_reset"})),
+GPU_VALUES: tuple[tuple[str, str, str, Callable[[str], Any]], ...] = (
+    ("nvml_index", "index", "", integer),
+    ("name", "name gpu_name", "Product Name", cell),
+    ("uuid", "uuid gpu_uuid", "GPU UUID", cell),
+    ("pci_bus_id", "pci.bus_id gpu_bus_id", "", cell),
+    ("compute_capability", "compute_cap", "", capability),
+    ("memory_total_bytes", "memory.total", "FB Memory Usage/Total", memory),
+    ("memory_used_bytes", "memory.used", "FB Memory Usage/Used", memory),
+    ("utilization_percent", "utilization.gpu", "Utilization/GPU", integer),
+    ("memory_busy_percent", "utilization.memory", "Utilization/Memory", number),
+    ("temperature_celsius", "temperature.gpu", "GPU Current Temp", integer),
+    ("power_watts", "power.draw power.draw.average power.draw.instant", "", number),
+    ("power_watts", "", "(?:(?:Instantaneous|Average) )?Power Draw", number),
+    ("power_limit_watts", "power.limit enforced.power.limit", "", number),
+    ("power_limit_watts", "", "(?:(?:Current|Enforced) )?Power Limit", number),
+    ("power_limit_default_watts", "power.default_limit", "Default Power Limit", number),
+    ("clock_sm_mhz", "clocks.sm clocks.current.sm", "Clocks/SM", integer),
+    ("clock_sm_mhz", "clocks.gr clocks.current.graphics", "", integer),
+    ("clock_sm_max_mhz", "clocks.max.sm clocks.max.gr", "Max Clocks/SM", integer),
+    ("pcie_generation", "pcie.link.gen.current", "PCIe Generation/Current", integer),
+    ("pcie_generation", "pcie.link.gen.gpucurrent", "", integer),
+    ("pcie_generation_max", "pcie.link.gen.max", "PCIe Generation/Max", integer),
+    ("pcie_generation_max", "pcie.link.gen.gpumax", "", integer),
+    ("pcie_rx_bytes_per_second", "", "Rx Throughput", rate_in(1e3)),
+    ("pcie_tx_bytes_per_second", "", "Tx Throughput", rate_in(1e3)),
+    ("pcie_width", "pcie.link.width.current", "Link Width/Current", integer),
+    ("pcie_width_max", "pcie.link.width.max", "Link Width/Max", integer),
+    ("mig_enabled", "mig.mode.current", "MIG Mode/Current", flag),
+    ("mig_count", "", "MIG Device", word_reader({"none": 0})),
+    ("compute_mode", "compute_mode", "Compute Mode", compute_mode),
+    ("driver_model", "driver_model.current", "Driver Model/Current", driver_model),
+    ("vbios_version", "vbios_version", "", cell),
+    ("ecc_enabled", "ecc.mode.current", "", flag),
+    ("ecc_uncorrected", "ecc.errors.uncorrected.volatile.total", "", integer),
+    ("ecc_uncorrected", "", "Volatile/(?:[SD]RAM Uncorrectable.*|Double Bit/Total)", integer),
+    ("retired_pages", "", "Retired Pages/(?:Single|Double) Bit ECC", integer),
+    ("retired_pending", "remapped_rows.pending retired_pages.pending", "", fault),
+    (
+        "retired_pending",
+        "",
+        "Retired Pages/Pending.*|Remapped Rows/Pending|.* Repair Pending",
+        fault,
+    ),
+    ("remap_failed", "remapped_rows.failure", "Remapping Failure Occurred", fault),
+    ("sram_threshold_exceeded", "", "SRAM Threshold Exceeded", flag),
+    ("recovery_action", "gpu_recovery_action", "GPU Recovery Action", recovery_action),
+    ("recovery_action", "", "(?:GPU )?Reset Status/.*", word_reader({"yes": "gpu_reset"})),
+    ("throttle_reasons", "clocks_throttle_reasons.active", "", throttle_mask),
+    ("throttle_reasons", "clocks_event_reasons.active", "", throttle_mask),
 )
-"""A field of `Gpu` or of the monitor's samples, its place (its label and, if that is not unique,
-the headings above), and the function that reads its text. If a field has several places, error
-counts are added up, a yes wins over a no, and otherwise the first value counts."""
+"""A field of `Gpu` or of the monitor's samples, its columns in `--query-gpu`, its place in `-q`
+(its label and, if that is not unique, the headings above), and the function that reads its text.
+
+If a field has several columns or rows, the first one with a value counts. If a row has several
+places in `-q`, error counts are added up, a yes wins over a no, and otherwise the first value
+counts."""
 
 
 def parse_query(text: str) -> Smi:
@@ -467,8 +507,8 @@ def query_values(page: str) -> dict[str, Any]:
     """The values on one page of `nvidia-smi -q` by field, as far as it tells them."""
     lines = tuple(placed(page))
     values: dict[str, Any] = {"lost": True} if says_lost(page) else {}
-    for name, label, reader in QUERY_FIELDS:
-        told = read_at(lines, label, reader)
+    for name, _, label, reader in GPU_VALUES:
+        told = read_at(lines, label, reader) if label else []
         if not told or name in values:
             continue
         if name in ("ecc_uncorrected", "retired_pages"):

@@ -10,22 +10,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
-from gpusetup.model.versions import Capability
 from gpusetup.readings.nvidia_smi import (
+    GPU_FIELDS,
+    GPU_VALUES,
     Smi,
-    cell,
-    compute_mode,
     dotted,
-    driver_model,
     flag,
     integer,
     memory,
     number,
-    recovery_action,
-    throttle_mask,
 )
 from gpusetup.readings.sources import UNNAMED
 
@@ -37,71 +32,13 @@ MAX_OUTPUTS = 8
 """The most outputs that are read of one text. A forum thread shows a few, and a log with a thousand
 outputs adds nothing."""
 
-Reader = Callable[[str], Any]
-
-
-def capability(text: str) -> Capability | None:
-    """
-    >>> str(capability("8.9")), capability("[N/A]")
-    ('8.9', None)
-    """
-    version = cell(text) or ""
-    if re.fullmatch(r"\d{1,2}\.\d", version) is None:
-        return None
-    return Capability.parse(version)
-
-
-def fault(text: str) -> bool | None:
-    """Whether a cell contains a yes or a count of faults; None if it contains no value."""
-    count = integer(text)
-    return flag(text) if count is None else count > 0
-
-
-COLUMNS: Mapping[str, tuple[str, Reader]] = {
-    "index": ("nvml_index", integer),
-    **dict.fromkeys(("name", "gpu_name"), ("name", cell)),
-    **dict.fromkeys(("uuid", "gpu_uuid"), ("uuid", cell)),
-    **dict.fromkeys(("pci.bus_id", "gpu_bus_id"), ("pci_bus_id", cell)),
-    "compute_cap": ("compute_capability", capability),
-    "memory.total": ("memory_total_bytes", memory),
-    "memory.used": ("memory_used_bytes", memory),
-    "utilization.gpu": ("utilization_percent", integer),
-    "utilization.memory": ("memory_busy_percent", number),
-    "temperature.gpu": ("temperature_celsius", integer),
-    **dict.fromkeys(
-        ("power.draw", "power.draw.average", "power.draw.instant"), ("power_watts", number)
-    ),
-    **dict.fromkeys(("power.limit", "enforced.power.limit"), ("power_limit_watts", number)),
-    "power.default_limit": ("power_limit_default_watts", number),
-    **dict.fromkeys(
-        ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
-        ("clock_sm_mhz", integer),
-    ),
-    **dict.fromkeys(("clocks.max.sm", "clocks.max.gr"), ("clock_sm_max_mhz", integer)),
-    **dict.fromkeys(
-        ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), ("pcie_generation", integer)
-    ),
-    **dict.fromkeys(
-        ("pcie.link.gen.max", "pcie.link.gen.gpumax"), ("pcie_generation_max", integer)
-    ),
-    "pcie.link.width.current": ("pcie_width", integer),
-    "pcie.link.width.max": ("pcie_width_max", integer),
-    "mig.mode.current": ("mig_enabled", flag),
-    "compute_mode": ("compute_mode", compute_mode),
-    "ecc.mode.current": ("ecc_enabled", flag),
-    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", integer),
-    **dict.fromkeys(("remapped_rows.pending", "retired_pages.pending"), ("retired_pending", fault)),
-    "remapped_rows.failure": ("remap_failed", fault),
-    "driver_model.current": ("driver_model", driver_model),
-    "vbios_version": ("vbios_version", cell),
-    "gpu_recovery_action": ("recovery_action", recovery_action),
-    **dict.fromkeys(
-        ("clocks_throttle_reasons.active", "clocks_event_reasons.active"),
-        ("throttle_reasons", throttle_mask),
-    ),
+COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    column: (field, reader)
+    for field, columns, _, reader in GPU_VALUES
+    for column in columns.split()
 }
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
-column's cells. If a field has several columns, the first one with a value counts."""
+column's cells."""
 
 DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
 OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
@@ -129,11 +66,7 @@ def heading_of(line: str) -> list[str]:
     return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 
-OF_NUMBERS = re.compile(
-    r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
-    r"|fan\.speed|ecc\.errors|pcie\."
-)
-"""The beginnings of the names of columns that contain numbers."""
+NUMERIC = (integer, number, memory)
 NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
 """The beginning of a number, or of nvidia-smi's words for a missing number: `[Not Supported]`, `GPU
 is lost`."""
@@ -145,7 +78,8 @@ def has_numbers(row: Mapping[str, str]) -> bool:
     >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
     (True, False)
     """
-    return not any(OF_NUMBERS.match(name) and not NUMBER.match(text) for name, text in row.items())
+    numeric = (text for name, text in row.items() if COLUMNS.get(name, ("", None))[1] in NUMERIC)
+    return all(map(NUMBER.match, numeric))
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
@@ -207,7 +141,7 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
         fields: dict[str, Any] = {"nvml_index": place}
         values = values_of(row).items()
         fields.update((field, value) for field, value in values if field not in left_out)
-        of_a_gpu = {part.name: fields[part.name] for part in fields_of(Gpu) if part.name in fields}
+        of_a_gpu = {name: fields[name] for name in GPU_FIELDS & fields.keys()}
         gpus.append(Gpu(**{**of_a_gpu, "name": fields.get("name") or UNNAMED}))
     # All GPUs have the same driver and the same persistence setting.
     driver, persistence = dotted(rows[0].get(DRIVER)), flag(rows[0].get(PERSISTENCE))

@@ -34,7 +34,7 @@ FOLDERS = frozenset(
     "crontabs mail lock systemd docker containerd kubelet overlay2 snapshots merged diff "
     "software apps easybuild spack modules modulefiles module easyconfigs arch avx2 avx512 "
     "gcc gcccore openmpi mpich pytorch foss fosscuda goolf intel-oneapi cray pe torch triton numpy "
-    "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index "
+    "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index issues "
     "nightly stable channels conda-forge main defaults linux-64 linux-aarch64 win-64 noarch cpu xpu "
     "encodings importlib multiprocessing asyncio .dockerenv .containerenv nvcc nvidia-smi".split()
 )
@@ -118,7 +118,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-_VERSION = r"v?\d{1,8}(?:[._]\d{1,8})*(?:(?:a|b|rc|t|c|dev|post|p)\d*)?(?:[.+-](?:[0-9a-f]{7,40}|nv[\d.]+|(?:post|dev|rc)\d*|(?:cu|rocm)[\d.]+|cpu|[\d._]{1,12}))*"
+# A UUID with few letters looks like a version with its commit, so it is excluded first.
+_VERSION = r"(?![0-9a-f]{8}-[0-9a-f]{4}-)v?\d{1,8}(?:[._]\d{1,8})*(?:(?:a|b|rc|t|c|dev|post|p)\d*)?(?:[.+-](?:[0-9a-f]{7,40}|nv[\d.]+|(?:post|dev|rc)\d*|(?:cu|rocm)[\d.]+|cpu|[\d._]{1,12}))*"
 _FORM = re.compile(
     # A version with or without its commit: `12.8`, `2.9.0a0+872d972e41.nv25.08`, `20.00`.
     rf"(?i:{_VERSION})"

@@ -107,11 +107,6 @@ PUBLIC_HOSTS = (
     *("pytorch.org", "nvidia.com", "anaconda.org", "github.com", "huggingface.co", "localhost"),
 )
 """Servers that may stay."""
-PROJECTS = (
-    r"(?i)/(?:pytorch|nvidia|triton-lang|dao-ailab|vllm-project|huggingface|conda-forge|astral-sh|pypa"
-    r"|facebookresearch|bitsandbytes-foundation|axolotl-ai-cloud|unslothai|comfyanonymous)(?:/|$)"
-)
-"""Owners of public repositories on github.com."""
 PACKAGE_FILE = r"\.(?:whl|tar\.gz|tar\.bz2|conda)$"
 URL = (
     r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
@@ -132,11 +127,10 @@ def hide_url(url: Match) -> str:
     # A `file:` URL is a path, which is hidden like other paths.
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"
-    if not (host.lower() == "github.com" and re.match(PROJECTS, path)):
-        path = "/".join(
-            part if not part or is_known_folder(part) or re.search(PACKAGE_FILE, part) else "<path>"
-            for part in path.split("/")
-        )
+    path = "/".join(
+        part if not part or is_known_folder(part) or re.search(PACKAGE_FILE, part) else "<path>"
+        for part in path.split("/")
+    )
     server = f"{host}{url['port'] or ''}" if is_public(host) else "<host>"
     # A question mark without a query ends a sentence.
     query = "?<query>" if len(url["query"] or "") > 1 else url["query"] or ""

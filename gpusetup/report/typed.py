@@ -110,9 +110,15 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
 
 
 # `>>> False`, `Out [12]: False`, `"True"`.
-WORD = lazy(r"(?:>>> ?|out ?\[\d{1,5}\]: ?)?[\W_]{0,4}(?P<word>true|false)[\W_]{0,4}")
+WORD = lazy(r"(?:>>> ?|out ?\[\d{1,5}\]: ?)?[\W_]{0,4}(?P<word>true|false|none|cpu)[\W_]{0,4}")
 """A one-word answer, with the prompt or the quotes that a shell, a notebook or a mail put around
 it."""
+QUESTIONS_BY_ANSWER = {
+    "False": "torch.cuda.is_available()",
+    "None": "torch.version.cuda",
+    "cpu": "the device that a program chose",
+}
+"""An answer by which torch sees no GPU -> the call whose result it usually is."""
 MAX_CHARACTERS = 40
 """Longer texts are not read as a one-word answer. The limit leaves room for a prompt and quotes."""
 
@@ -129,9 +135,11 @@ def bare_answer(text: Text) -> Facts:
     match = WORD.fullmatch(text.low.strip()) if len(text.low) <= MAX_CHARACTERS else None
     if match is None:
         return
-    answer, source = match["word"].capitalize(), text.source(0)
-    if answer == "False":
-        values = {"asked": "yes", "bare": answer, "question": "torch.cuda.is_available()"}
+    # As Python prints it: `False`, but `cpu`.
+    answer = match["word"] if match["word"] == "cpu" else match["word"].capitalize()
+    source = text.source(0)
+    if question := QUESTIONS_BY_ANSWER.get(answer):
+        values = {"asked": "yes", "bare": answer, "question": question}
         yield Event(kind="cuda-unavailable", values=values, source=source, text=answer)
         return
     yield Claim("torch.cuda_available", True, source, HINT)

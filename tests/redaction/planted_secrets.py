@@ -16,6 +16,7 @@ def token(prefix: str, tail: str = RANDOM) -> tuple[str, str]:
 
 
 TOKENS = (
+    ("uuid 65a54314-8864-4692-8774-88d15b9afe08", "65a54314-8864"),
     token("ghp_", RANDOM + RANDOM[:12]),
     token("github_pat_", "11ABCDEFG0" + RANDOM),
     token("hf_", RANDOM + "abcdefgh"),
