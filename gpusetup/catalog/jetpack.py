@@ -59,14 +59,12 @@ def jetpack_of(board: str | None) -> JetPack | None:
 
 def board_of(machine: Snapshot) -> str | None:
     """The text which shows that a machine is a Jetson: its L4T release, its model, or the name of
-    its only GPU."""
+    its GPU."""
     if machine.os.jetson:
         return machine.os.jetson
     gpus = machine.gpus or ()
-    board_names = {gpu.name for gpu in gpus if is_board_gpu(gpu)}
     # A machine with a Jetson's GPU and a desktop GPU in its report is not a Jetson.
-    has_only_board_gpus = all(gpu.name in board_names for gpu in gpus)
-    if gpus and has_only_board_gpus:
+    if gpus and all(map(is_board_gpu, gpus)):
         return gpus[0].name or None
     return None
 

@@ -279,8 +279,9 @@ def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
     build = nearest(public(torch), question)
     if build is None:
         return newest_fitting(question)
-    # If the requested torch names its backend (`2.5.1+cu124`), the new request names one too.
-    label = f"+{question.backend}" if question.wish.label else ""
+    # In `2.5.1+cu124`, the version also requests the backend (the wish's `backend` is `auto`), so
+    # another version in its place must keep the label.
+    label = f"+{question.wish.label}" if question.wish.label else ""
     exact = replace(question.wish, torch=f"=={build.torch}{label}")
     return newest_fitting(replace(question, wish=exact))
 

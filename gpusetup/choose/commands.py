@@ -85,7 +85,7 @@ def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -
     if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
         raise Unsatisfiable("No wheel of torch fits this machine")
     family = build.family(options.packages)
-    exact, again = [], []
+    exact, reinstalled = [], []
     for name, version in family.items():
         # On aarch64, older companions have no label and newer ones do. A requirement without a
         # label matches both. So such a package is reinstalled, because otherwise an installed CPU
@@ -93,20 +93,24 @@ def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -
         is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")
-        again += [name] if options.again or not is_labelled else []
+        reinstalled += [name] if options.again or not is_labelled else []
     exact += requirements_on_torch_index(choice)
     url = build.index or index_url(build.backend, options.index_root)
     if install[0] == "uv":
         # torch's own index comes before the indexes in the user's configuration, because uv uses
         # the first index that has a project. `--index-url` would not work here, because
         # UV_DEFAULT_INDEX overrides it.
-        reinstall = (f"--reinstall-package={name}" for name in again)
+        reinstall = tuple(f"--reinstall-package={name}" for name in reinstalled)
         from_torch_index = ("--index", url, "--default-index", url, *reinstall)
     else:
-        from_torch_index = (*(("--force-reinstall",) if again else ()), "--index-url", url)
+        # pip can only reinstall all packages of a command.
+        reinstall = ("--force-reinstall",) if reinstalled else ()
+        from_torch_index = (*reinstall, "--index-url", url)
     # torch by itself neither installs numpy nor needs it.
     is_torch_alone = {*family} <= {"torch"} and not options.beside_torch
     limits = () if is_torch_alone else choice.limits
+    # Torch's packages are named again, so that the other packages cannot replace them, and so that
+    # what torch requires is installed.
     rest = Step(argv=(*install, *exact, *options.beside_torch, *limits))
     # Without torch's packages, the default index has everything.
     if not exact:

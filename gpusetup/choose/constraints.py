@@ -113,10 +113,13 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     """The reason if the build has no kernels for one of the GPUs."""
     host, maker, gpus = question.host, question.maker, question.maker_gpus
     if maker:
-        rows = in_scope(question)
-        never = why_no_builds(maker, gpus, rows, question.platform)
-        reasons = (*never, *(why_no_kernels(build, gpu) for gpu in gpus))
-        return next(filter(None, reasons), None)
+        # A GPU that none of the maker's builds serves is a reason against this one, too.
+        for_no_build = why_no_builds(maker, gpus, in_scope(question), question.platform)
+        for_this_build = (why_no_kernels(build, gpu) for gpu in gpus)
+        return next(filter(None, (*for_no_build, *for_this_build)), None)
+    # A CPU build has no kernels for any GPU; `_against_the_kind` judges it.
+    if build.cuda is None:
+        return None
     # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one
     # kind are named once.
     codes = (*build.kernels, *build.ptx)
@@ -126,7 +129,7 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
         if (capability := gpu.compute_capability)
         and not served_by(codes, capability, build.cuda, host.driver_cuda)
     )
-    if build.cuda is None or not without_kernels:
+    if not without_kernels:
         return None
     return f"has no kernel for {', '.join(without_kernels)}, only for {' '.join(codes)}"
 
@@ -210,10 +213,13 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
     wanted, rank = newest_first(torch), preference(question)
 
     def distance(build: TorchBuild) -> tuple[object, ...]:
-        version = newest_first(build.torch)
-        is_older = version > wanted
-        # Among older versions the newest comes first, among newer ones the oldest.
-        return is_older, version if is_older else tuple(-part for part in version), rank(build)
+        newest = newest_first(build.torch)
+        # In this order, an older version has the larger key.
+        is_older = newest > wanted
+        if is_older:
+            return is_older, newest, rank(build)
+        oldest = tuple(-part for part in newest)
+        return is_older, oldest, rank(build)
 
     return min(fitting_builds(question), key=distance, default=None)
 
@@ -224,7 +230,7 @@ FIRST_WITH_AMPERE = 11
 
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
     """A sort key for builds: the newest torch first, then the preferred channel, then the CUDA
-    version nearest below the driver's, then those above it.
+    version nearest below the driver's, then those above it, newest first.
 
     If the driver is unknown, builds that need a newer driver branch than the assumed one come last,
     and of one torch's builds the lowest CUDA that knows Ampere comes first, which most drivers
@@ -237,13 +243,16 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
         newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
+        # Both kinds fit only without a GPU, if a project has an extra for each. The driver is then
+        # unknown, and the CPU build, as CUDA 0.0, comes first.
         major, minor = release(build.cuda) if build.cuda else (0, 0)
         if known is None:
             is_before_ampere = 0 < major < FIRST_WITH_AMPERE
             return (is_beyond(build, question), *newest, is_before_ampere, major, minor)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
-        # their PTX.
-        return (*newest, (major, minor) > release(known), -major, -minor)
+        # their PTX, so those come last.
+        is_above_driver = (major, minor) > release(known)
+        return (*newest, is_above_driver, -major, -minor)
 
     return rank
 

@@ -102,19 +102,19 @@ class BuildQuestion(Frozen):
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     """A question: which torch build meets this request on this host?"""
     maker = maker_to_serve(wish, host.machine, host.facts.presence)
-    gpus = gpus_of_makers(host.machine) if maker else ()
+    # Answers are cached by their question, so it contains only what decides: not the other packages
+    # of the request, and of a GPU neither its load nor its temperature.
+    maker_gpus = tuple(
+        Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
+        for gpu in gpus_of_makers(host.machine)
+        if maker and gpu.maker == maker.id
+    )
     return BuildQuestion(
-        # Other requested packages do not affect the result, and questions that differ only in them
-        # would be cached separately.
         wish=wish.of_torch_alone,
         host=host.facts,
         catalog=catalog,
         maker=maker,
-        maker_gpus=tuple(
-            Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
-            for gpu in gpus
-            if maker and gpu.maker == maker.id
-        ),
+        maker_gpus=maker_gpus,
     )
 
 

@@ -143,17 +143,23 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     for word in ("torch", *question.wish.words):
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), companion_table().project(name)
+        # A version that was requested for torchvision or torchaudio has already decided the torch.
         if version:
             version, asked = build.labelled_version(version), name != "torch"
             packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
-        # The first row that goes with the build bounds the package.
-        for row in rows_meant(project, limits, by_table=True) if project else ():
-            if project and not why_row_differs(project, row, build, catalog, by_table=True):
-                # A row that names neither torch nor CUDA excludes no version.
-                limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
-                break
+        if project:
+            rows = rows_meant(project, limits, by_table=True)
+            fitting = (
+                row
+                for row in rows
+                if not why_row_differs(project, row, build, catalog, by_table=True)
+            )
+            newest = next(fitting, None)
+            # A row that names neither torch nor CUDA holds for every build, so it is no limit.
+            if newest and (newest.torch or newest.cuda):
+                limits &= SpecifierSet(newest.versions)
         package = JointPackage(
             name=name,
             version=None,

@@ -17,7 +17,7 @@ from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import by_conda, followers, marker_environment
-from gpusetup.choose.wish import Wish, check_wish, parse_words
+from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import (
     BACKEND,
     DRIVER,
@@ -152,14 +152,18 @@ def _wish_of(
 ) -> Wish:
     """The request of the options and the package names. Raises UsageError for a wrong one."""
     installer = "conda" if question.name else question.installer
-    # As `install` does: conda changes a torch that it installed.
+    # As `install` does: conda changes a torch that it installed. Requested packages come from a
+    # package index, whose wheels need torch's wheel.
     if installer is None and not (is_described or question.packages) and by_conda(machine):
         installer = "conda"
     wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    # The catalog has no nightly builds, because their versions change every day. A nightly build
+    # gets the backend of the newest release that fits.
+    if wish.torch == NIGHTLY:
+        wish = replace(wish, torch=None)
+    wish = with_torch_of_companions(wish, catalog)
     wish = replace(
         wish,
-        # A nightly build's version changes every day: the release that fits names its backend.
-        torch=None if wish.torch == NIGHTLY else wish.torch,
         backend=question.backend,
         installer=installer or "auto",
         offline=question.offline,

@@ -30,7 +30,8 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     explained = [
         id
         for id in of_layer
-        # A finding that explains the cause is not one of its consequences.
+        # A layer lists the same findings for all of its causes. Those that come before this cause,
+        # or explain it, are not its consequences.
         if RECORDS[id].order > cause.order and cause.id not in RECORDS[id].explains
     ]
     # Both the layer and the record may list the same finding.

@@ -125,11 +125,13 @@ def into_new_environment(context: RuleContext) -> Line:
 
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
-    """The same installation with this environment's installer. () in a uv project, because the next
-    `uv sync` would undo the installation."""
+    """The same installation with this environment's installer. () in a uv project, whose next `uv
+    sync` would undo it, in a target that may not be changed, and if the path of the target's Python
+    is not plausible."""
     python = context.snapshot.python
-    readable = python.executable is None or is_a_path(python.executable)
-    if in_a_project(context) or target_refuses(context) or not readable:
+    # A report may contain any text as the path, and people paste these commands into a shell.
+    has_odd_path = python.executable is not None and not is_a_path(python.executable)
+    if in_a_project(context) or target_refuses(context) or has_odd_path:
         return ()
     # If the environment has no pip, uv installs into it from outside.
     pipless = context.installer == "pip" and python.has_pip is False
@@ -138,7 +140,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     if not typed:
         return ()
     title = f"with {by}"
-    # pip searches one index at a time, so there are two commands.
+    # The title says why there are two commands.
     if len(typed) > 1:
         title += " (torch from PyTorch's index, everything else from the index you normally use)"
     return other(title, *first, *typed)

@@ -91,6 +91,7 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
             there = lock_of(replace(question, family=any_release, others=()))["torch"]["version"]
             task = task.within(f"=={there.partition('+')[0]}", "the newest on the mirror that fits")
             return plan_task(job, target, task)
+        # The mirror has no other torch that fits, so the first error stays: it names the wheel.
         raise
 
 
@@ -210,8 +211,8 @@ def question_of(target: Target, task: Task) -> Question:
     build, coming, backend = task.build, task.coming, task.build.backend
     family = []
     for name, version in build.family(coming.family).items():
-        # AMD's own index, whose builds have extras for devices, has those for all ROCm releases on
-        # one page, so the label decides.
+        # Other indexes have one backend each, but AMD's own (the one whose builds have extras for
+        # devices) has all ROCm releases on one page, so the version must name its ROCm.
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
@@ -220,12 +221,15 @@ def question_of(target: Target, task: Task) -> Question:
         limits = tuple(filter(None, [numpy_beside(build.torch)]))
     else:
         limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
-    # A mirror that the user names must have every wheel, also those of AMD's own index.
-    own_index = build.index if (build.index or "").startswith(INDEX_OF_AMD) else None
     root = task.root.rstrip("/")
+    index = f"{root}/{backend}"
+    # A mirror that the user names must have every wheel, also those of AMD's own index.
+    is_mirror = root != INDEX_ROOT
+    if build.index and build.index.startswith(INDEX_OF_AMD) and not is_mirror:
+        index = build.index
     return Question(
         family=(*family, *coming.on_torch_index),
-        index=own_index if own_index and root == INDEX_ROOT else f"{root}/{backend}",
+        index=index,
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,

@@ -110,7 +110,7 @@ class Task(Frozen):
         """The task with a torch inside one more bound, such as `<=2.9.1`. The bound is not the
         person's, so `wish` stays as it is. Raises Unsatisfiable if no build fits."""
         catalog = load_catalog()
-        # `latest` is no bound.
+        # The person may have asked for a version, a range, or `latest`, which is no bound.
         asked = None if self.wish.wants_newest else self.wish.torch
         wish = replace(self.wish, torch=f"{asked},{bound}" if asked else bound)
         choice = choose(wish, self.host, catalog)

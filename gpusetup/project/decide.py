@@ -35,7 +35,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
@@ -187,20 +187,30 @@ def with_preferred(
     `preferred` are backends with the places that name them. A project's CPU index counts only where
     no GPU would stay unused for it.
     """
-    reason = None
+    reasons = []
     for backend, place in preferred:
+        # If no NVIDIA GPU was found, or nothing tells, the project's own word counts.
         if backend == "cpu" and host.facts.presence == "some":
-            reason = reason or f"{place} names the index for the CPU, which would not use the GPU"
+            reasons.append(f"{place} names the index for the CPU, which would not use the GPU")
             continue
-        # A wheel for `cu12` runs with any CUDA 12.
-        names = [name for name in reversed(catalog.backends) if name.startswith(backend)]
-        for name in [backend] if backend in names else names:
+        names = [backend]
+        if backend not in catalog.backends:
+            # A wheel for `cu12` runs with any CUDA 12, so the newest that fits is taken.
+            names = sorted(
+                (name for name in catalog.backends if name.startswith(backend)),
+                key=lambda name: parsed(cuda_of(name) or name.removeprefix("rocm")),
+                reverse=True,
+            )
+        for name in names:
             question = question_of(replace(wish, backend=name), host, catalog)
             if pick(question):
                 return replace(wish, backend=name), None
-            reason = reason or f"{place} names {name}, which {first_reason(question)}"
-    build = pick(question_of(wish, host, catalog)) if reason else None
-    return wish, f"{reason}: {build.backend} instead" if build else reason
+            reasons.append(f"{place} names {name}, which {first_reason(question)}")
+    if not reasons:
+        return wish, None
+    # The first reason is about the backend that counts most.
+    build = pick(question_of(wish, host, catalog))
+    return wish, f"{reasons[0]}: {build.backend} instead" if build else reasons[0]
 
 
 # --- extras and groups that choose a CUDA ---------------------------------------------------------

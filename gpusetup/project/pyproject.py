@@ -39,11 +39,11 @@ def add_pyproject(ask: Ask) -> None:
     ask.python = text_in(project, "requires-python")
     ask.has_project = bool(project)
     ask.is_poetry = bool(poetry) and "dependencies" not in project
-    # In TOML, a table that only has tables of its own need not stand in the file.
-    if uv.keys() - {"index", "sources"}:
-        ask.tables.append("[tool.uv]")
-    if "sources" in uv:
-        ask.tables.append("[tool.uv.sources]")
+    # TOML allows each table only once, so the lines that are added later must not repeat these. The
+    # file has no `[tool.uv]` of its own if it only has `[[tool.uv.index]]` and `[tool.uv.sources]`.
+    has_uv_settings = bool(uv.keys() - {"index", "sources"})
+    ask.tables += ["[tool.uv]"] if has_uv_settings else []
+    ask.tables += ["[tool.uv.sources]"] if "sources" in uv else []
     add_list(ask, project.get("dependencies"), f"{name}, [project] dependencies")
     extras = table(project, "optional-dependencies")
     groups = table(document, "dependency-groups")
@@ -52,9 +52,9 @@ def add_pyproject(ask: Ask) -> None:
             if re.fullmatch(VARIANT_NAME, variant):
                 # uv installs the group `dev` with the project itself.
                 own = None if (kind, variant) == ("group", "dev") else variant
-                before = len(ask.requests)
+                first_of_list = len(ask.requests)
                 add_list(ask, requirements, f"{name}, {kind} {variant}", own)
-                family = named_family(one.name for one in ask.requests[before:])
+                family = named_family(one.name for one in ask.requests[first_of_list:])
                 if family and own:
                     ask.variants.append(Variant(name=variant, kind=kind, family=family))  # type: ignore[arg-type]
     add_list(ask, uv.get("dev-dependencies"), f"{name}, [tool.uv] dev-dependencies")

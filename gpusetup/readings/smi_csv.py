@@ -13,6 +13,7 @@ from typing import Any
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import (
+    GPU_FIELDS,
     GPU_VALUES,
     Smi,
     dotted,
@@ -140,7 +141,7 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     left_out = MEASURED if is_a_log else ()
     gpus = []
     # Some columns are only for the monitor's samples.
-    kept = {field.name for field in fields_of(Gpu)}.difference(left_out)
+    kept = GPU_FIELDS.difference(left_out)
     for place, row in enumerate(of_first_moment):
         values = {field: value for field, value in values_of(row).items() if field in kept}
         # Without a column `index`, the GPUs are in the order of their indices.

@@ -162,13 +162,15 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
                     # The option alone would replace the files that the user's variable names.
                     for file in (*question.variables.get(variable, "").split(), str(path)):
                         options += [option, file]
-        # The two commands name a project differently. The lock gets a place of its own, because
-        # the user's settings may name a file for it.
+        # `compile` reads the project as an argument, `install` as a requirements file. The lock
+        # gets a place of its own, because the user's settings may name a file for it.
         lock = folder / LOCK
-        options += ["--output-file", str(lock)] if is_lock else ["--requirements"]
-        argv = [uv_program(), "pip", verb, *question.options, *options, str(project)]
+        to_lock = ("--output-file", str(lock), str(project))
+        named = to_lock if is_lock else ("--requirements", str(project))
+        argv = [uv_program(), "pip", verb, *question.options, *options, *named]
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
-        # The user's settings forbid all indexes, so torch comes from their folders.
+        # The user's settings forbid all indexes. The project's sources name torch's index, so
+        # without them uv looks for torch in the user's folders of wheels.
         has_no_index = not output.ok and NO_INDEX in output.stderr
         if has_no_index:
             argv.append("--no-sources")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from each_row import each
 
@@ -44,3 +46,22 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     with pytest.raises(UsageError) as told:
         parse_words(words)
     assert f"`{meant}`" in (told.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("words", "torch"),
+    [
+        (["torchvision==0.20.1"], "2.5.1"),
+        (["torchvision==0.20.1+cu124", "torch>=2.5"], "2.5.1"),
+        (["torchvision==0.20.*"], "2.5.1"),
+    ],
+)
+def test_versions_that_go_together_are_installed_and_resolved(
+    words: list[str], torch: str, capsys: Said
+) -> None:
+    assert main(["install", *LAPTOP, "--dry-run", "--json", *words]) == 0
+    after = json.loads(capsys.readouterr().out)["after"]
+    assert after["torch"].partition("+")[0] == torch
+    assert after["torchvision"].startswith("0.20.1+")
+    assert main(["resolve", *LAPTOP, "--offline", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["torch"] == torch

@@ -418,8 +418,8 @@ def drop_leftovers(store: Path) -> None:
 
 
 def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False) -> Path:
-    """The folder of the environment that `--python` or `--venv` names, or of the active one, even
-    if it has no interpreter yet."""
+    """The folder of the environment that `--python` or `--venv` names, or of the active one. A
+    named one needs no interpreter, and the active one needs none for an undo."""
     if venv:
         require_possible_folder(venv)
         return Path(venv).absolute()
