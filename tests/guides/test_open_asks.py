@@ -69,6 +69,13 @@ def test_a_bare_answer_of_torch_gets_the_command_that_decides(word: str, reads: 
     assert "torch sees no GPU here" in read.screen
 
 
+def test_a_bare_true_is_no_proof_without_its_question_and_a_sentence_no_answer(reads: Any) -> None:
+    """ask-33: the good answer, if it is one; a sentence that begins with the word is none."""
+    read = reads("True\n")
+    assert read.cause == "ok" and "if torch printed `True`" in read.screen
+    assert reads("False alarm").answer["symptom"] is None
+
+
 @pytest.mark.parametrize(
     ("machine", "is_said"), [("linux-rtx3090-550.163.01-no-uvm", True), ("rtx3050-laptop", False)]
 )

@@ -14,6 +14,7 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
     model_named,
+    model_table,
     shape_or_assumed,
 )
 
@@ -34,6 +35,31 @@ from gpusetup.plan.models import (
 )
 def test_a_model_is_found_by_the_names_people_use(text: str, name: str) -> None:
     assert model_named(text).name == name
+
+
+@each(
+    "name, gib",
+    [("Qwen/Qwen3-27B", 27), ("internlm/internlm3-27b", 27), ("meta-llama/Llama-4-8B", 8),
+     ("some-lab/Thing-9B", 9)],
+)  # fmt: skip
+def test_a_name_is_matched_whole_and_by_its_size_and_never_ticked_else(
+    name: str, gib: int, planned: Any
+) -> None:
+    answer = planned("--model", name, "--lora", "16", "--gpu", "H200")
+    assert answer["parameters"] == gib * 10**9 and answer["confidence"] == "close"
+    assert f"the shape of {name.partition('/')[2]} (the usual one" in answer["uncounted"][0]
+
+
+def test_a_name_whose_sizes_differ_or_without_one_is_refused() -> None:
+    for name in ("deepseek-ai/deepseek-v4", "lab/Llama-3.1-8B-70B-merge"):
+        assert main(["plan", "--model", name, "--gpu", "H200"]) == 2
+
+
+def test_every_row_of_the_table_has_a_sound_shape() -> None:
+    for name in model_table().models:
+        shape = model_named(name)
+        assert 0 < shape.active <= shape.parameters and shape.layers < 200, name
+        assert 0 < shape.largest_unit <= shape.parameters, name
 
 
 @each(
