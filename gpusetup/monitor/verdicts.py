@@ -33,7 +33,7 @@ small = ("more-in-parallel", "larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
-    "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, nothing in "
+    "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, at rest in "
     "{work.quiet_share} % of the samples)"
 )
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"

@@ -305,7 +305,10 @@ def watching(subject: Subject) -> str:
     """What to run so that the monitor sees more than the GPU."""
     run = subject.run
     if run.command or run.at_work or run.is_reading:
-        return "Let the monitor watch the process too, to see what the GPU waits for"
+        return (
+            "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what "
+            "the GPU waits for"
+        )
     return (
         "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
         "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"

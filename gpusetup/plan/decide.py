@@ -357,7 +357,7 @@ def same_training(job: TrainingJob) -> Changes:
         changes["checkpointing (`--checkpointing`)"] = {"checkpointing": True}
     # Image models and classifiers have no vocabulary, so they have no large logits.
     if job.shape.vocabulary and job.loss != "fused":
-        changes["a fused loss kernel, which stores no logits"] = {"loss": "fused"}
+        changes["a fused loss kernel (`--loss fused`)"] = {"loss": "fused"}
     if job.gpus > 1 and job.strategy == "dp":
         by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
         changes[by_torchrun] = {"strategy": "ddp"}
@@ -392,12 +392,15 @@ def adapters(job: TrainingJob) -> Changes:
     if job.frozen or (job.quantize and job.lora is not None):
         return {}
     if job.lora is not None:
-        return {"4-bit weights (`--quantize nf4`)": {"quantize": "nf4"}}
+        changes: Changes = {"4-bit weights (`--quantize nf4`)": {"quantize": "nf4"}}
+        if job.dtype == "fp32":
+            changes["a base in 16 bits (`--dtype bf16`)"] = {"dtype": "bf16"}
+        return changes
     # The frozen base is kept in 16 bits and computes in them, without mixed precision.
     lora = {"lora": 16, "dtype": "bf16", "amp": None}
     return {
-        "LoRA of rank 16 (`--lora 16`)": lora,
-        "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": {**lora, "quantize": "nf4"},
+        "LoRA (`--lora 16 --dtype bf16`)": lora,
+        "QLoRA (`--lora 16 --quantize nf4 --dtype bf16`)": {**lora, "quantize": "nf4"},
     }
 
 
@@ -411,7 +414,8 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     """
     job, place, recipe = decision.job, decision.place, decision.recipe
     settings = fewer_tokens(job, recipe) | same_training(job)
-    if not decision.fits:
+    # Someone who trains adapters may also take a smaller base when little is left.
+    if not decision.fits or job.lora is not None:
         settings |= adapters(job)
     jobs: dict[str, TrainingJob] = {} if decision.fits else dict(fitting(job, place))
     jobs |= {step: replace(job, **fields) for step, fields in settings.items()}

@@ -131,7 +131,7 @@ def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVe
             return "it names no model that plan knows"
         shape = shape_of_question(question)
         if question.context is None and shape.tokens is None and not shape.encoder:
-            return "the config does not say how long a sequence is"
+            return "the config does not say how long a sequence is, so plan would only assume it"
         if steps is None and from_config.per_gpu is None:
             return "its batch may be that of all GPUs together"
         if steps is None and from_config.per_gpu != size:
@@ -152,19 +152,20 @@ def cannot_fit(case: ConfigCase) -> str | None:
     try:
         from_config = question_of(config)
         # A length that the config does not set is at least one token.
-        context = from_config.question.context or 1
-        question = replace(from_config.question, context=context)
-        from_config = replace(from_config, question=question)
-        verdict = judge(from_config, 1, card)
+        context = from_config.question.context
+        question = replace(from_config.question, context=context or 1)
+        verdict = judge(replace(from_config, question=question), 1, card)
         if verdict.verdict != "too much" or verdict.may_fit_because:
             return None
         need = f"a single sample needs {verdict.total_gib:.1f} GiB"
+        if context is None:
+            need = f"even a sample of one token needs {verdict.total_gib:.1f} GiB"
         # No way to train needs less than the weights, whatever else a key saves.
         if verdict.weights_gib > verdict.capacity_gib:
             need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(from_config, card)}"
+            f"{verdict.capacity_gib:.1f} GiB. " + _how_to_fit(from_config, card)
         )
     except GpuSetupError:
         return None
@@ -175,13 +176,14 @@ def _how_to_fit(from_config: FromConfig, card: Place) -> str:
     job, _ = _job_of(from_config, 1, card)
     # Use the memory model alone, as `judge` did; a measured run may say something else.
     decision = decide(job, replace(card, predict=True))
-    ways = [f"the recipe {decision.recipe} of `gpusetup plan`"]
-    if not decision.fits:
-        # No recipe fits, so suggest only changes that are enough on their own.
-        ways = [help.step for help in helps(decision) if help.recipe][:MOST_NAMED]
+    length = f"With sequences of {job.context:,} tokens, it"
+    if decision.fits:
+        return f"{length} fits with the recipe {decision.recipe} of {BY_PLAN}"
+    # No recipe fits, so suggest only changes that are enough on their own.
+    ways = [help.step for help in helps(decision) if help.recipe][:MOST_NAMED]
     if not ways:
         return f"{BY_PLAN} says what saves most"
-    return f"The model fits with one of these: {'; '.join(ways)}"
+    return f"{length} fits with one of these options of {BY_PLAN}: {'; '.join(ways)}"
 
 
 # --- settings in other files ----------------------------------------------------------------------
