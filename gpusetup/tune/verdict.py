@@ -152,10 +152,14 @@ def cannot_fit(case: ConfigCase) -> str | None:
     try:
         from_config = question_of(config)
         # A length that the config does not set is at least one token.
-        context = from_config.question.context
+        context, size = from_config.question.context, from_config.per_gpu
         question = replace(from_config.question, context=context or 1)
-        verdict = judge(replace(from_config, question=question), 1, card)
-        if verdict.verdict != "too much" or verdict.may_fit_because:
+        from_config = replace(from_config, question=question)
+        verdict, own = judge(from_config, 1, card), judge(from_config, size or 1, card)
+        # A batch of 1 within the margin of error may fit, but not if it is above the card's memory
+        # and the config's own batch is far above it.
+        is_over = own.verdict == "too much" and verdict.total_gib > verdict.capacity_gib
+        if not (verdict.verdict == "too much" or is_over) or verdict.may_fit_because:
             return None
         need = f"a single sample needs {verdict.total_gib:.1f} GiB"
         if context is None:
@@ -165,7 +169,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
             need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. " + _how_to_fit(from_config, card)
+            f"{verdict.capacity_gib:.1f} GiB. " + _how_to_fit(question_of(config), card)
         )
     except GpuSetupError:
         return None
