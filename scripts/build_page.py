@@ -52,11 +52,6 @@ class NotBuilt(Exception):
 # --- what is fetched ------------------------------------------------------------------------------
 
 
-def needs() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((WEB / "needs.json").read_text(encoding="utf-8"))
-    return found
-
-
 def fetched(row: Mapping[str, Any], command: tuple[str, ...], cache: Path) -> Path:
     """A file of `needs.json` in the cache; it is fetched where it is not there."""
     file: Path = cache / row["file"]
@@ -105,28 +100,24 @@ def wheel_command(row: Mapping[str, Any], python: str, platform: str) -> tuple[s
 def build(out: Path, cache: Path) -> Path:
     """The page in `out`, which is made again, whole or not at all."""
     _refuse_others(out)
-    asked = needs()
-    _told(
-        "1 of 2: Python for WebAssembly and its wheels, from npm and PyPI once, then from the cache"
-    )
+    asked = json.loads((WEB / "needs.json").read_text(encoding="utf-8"))
+    print("1 of 2: Python and its wheels, fetched or from the cache", file=sys.stderr, flush=True)
     python = [(row, fetched(row, npm_command(row), cache)) for row in asked["npm"]]
     wheels = [
         fetched(row, wheel_command(row, asked["python"], asked["platform"]), cache)
         for row in asked["wheels"]
     ]
-    _told("2 of 2: packing")
+    print("2 of 2: packing", file=sys.stderr, flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as beside:
         made = Path(beside) / "page"
         for row, tarball in python:
             unpack_python(tarball, row["takes"], made / "python")
         fill(made, wheels)
-        put(made, out, Path(beside) / "former")
+        if out.exists():
+            out.rename(Path(beside) / "former")
+        made.rename(out)
     return out
-
-
-def _told(step: str) -> None:
-    print(step, file=sys.stderr, flush=True)
 
 
 def fill(made: Path, wheels: list[Path]) -> None:
@@ -136,13 +127,6 @@ def fill(made: Path, wheels: list[Path]) -> None:
     for name in STATIC:
         shutil.copyfile(WEB / name, made / name)
     (made / "offline.js").write_text(service_worker(made), encoding="utf-8")
-
-
-def put(made: Path, out: Path, former: Path) -> None:
-    """The new folder where the former one stood, which moves aside."""
-    if out.exists():
-        out.rename(former)
-    made.rename(out)
 
 
 def _refuse_others(out: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -17,7 +16,7 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.model.builds import TorchBuild
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.versions import cuda_of, parsed
 
 PLATFORM = re.compile(
@@ -31,7 +30,6 @@ PLATFORM = re.compile(
 OLDEST_GLIBC = "2.17"
 """The glibc that torch's wheels need if their platform tag has no number (`linux_x86_64`,
 `manylinux2014`)."""
-Family = Literal["linux", "windows", "macos"]
 Place = tuple[str, str, str, str]
 """The torch version, backend, system and machine of a build."""
 LONGEST_NAME = 200
@@ -59,21 +57,12 @@ def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[Torc
     return tuple(build for place, build in builds.items() if catalog.row_of(*place) is None)
 
 
-class NamedWheel(Frozen):
-    """The facts in the file name of a torch wheel."""
+def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
+    """The CPU or NVIDIA build with this file name; None for other builds, and for what is not a
+    torch release that the catalog covers.
 
-    torch: str
-    label: str
-    python: str
-    """The Python version, such as `3.11` or `3.13t`."""
-    family: Family
-    machine: str
-    glibc: str | None = None
-    macos: str | None = None
-
-
-def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
-    """The facts in a file name; None if it is not a torch release that the catalog covers."""
+    A wheel without a label (macOS, old aarch64) has the backend of its folder.
+    """
     if len(name) > LONGEST_NAME:
         return None
     try:
@@ -89,58 +78,36 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
     if platform is None or not is_cpython_3:
         return None
 
-    # `cp313t` is the ABI of the free-threaded Python.
-    free_threaded = "t" if abi.endswith("t") else ""
-    machine = platform["linux"] or platform["mac"] or "x86_64"
-    family: Family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
-    many = platform["many"]
-    return NamedWheel(
-        torch=version.public,
-        label=version.local or "",
-        python=f"3.{python[3:]}{free_threaded}",
-        family=family,
-        machine=machine.replace("arm64", "aarch64"),
-        # `2.28` for `manylinux_2_28_x86_64`.
-        glibc=".".join(many.split("_")[1:3]) or OLDEST_GLIBC if many else None,
-        macos=(platform["macos"] or "").replace("_", ".") or None,
-    )
-
-
-def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
-    """The CPU or NVIDIA build with this file name; None for other builds.
-
-    A wheel without a label (macOS, old aarch64) has the backend of its folder.
-    """
-    wheel = wheel_named(name, catalog)
-    if wheel is None:
-        return None
-    backend = wheel.label
-    if not backend:
-        backend = folder if folder in catalog.backends else "cpu"
+    backend = version.local or (folder if folder in catalog.backends else "cpu")
     if not re.fullmatch(LABEL, backend):
         return None
-    similar = most_similar(catalog, backend, wheel.family, wheel.machine)
+    family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
+    machine = (platform["linux"] or platform["mac"] or "x86_64").replace("arm64", "aarch64")
+    similar = most_similar(catalog, backend, family, machine)
     if similar is None:
         return None
 
-    release, newest = catalog.release_of(wheel.torch), catalog.releases[-1]
+    torch, many, cuda = version.public, platform["many"], cuda_of(backend)
+    # `cp313t` is the ABI of the free-threaded Python.
+    free_threaded = "t" if abi.endswith("t") else ""
+    release, newest = catalog.release_of(torch), catalog.releases[-1]
     torchvision = release.torchvision if release else None
     # A torchvision that does not accept a range of torch versions only works with its own torch,
     # which is older than a torch that is not in the catalog.
     accepted = None if release else newest.torchvision_needs
-    if accepted and wheel.torch in SpecifierSet(accepted):
+    if accepted and torch in SpecifierSet(accepted):
         torchvision = newest.torchvision
-    cuda = cuda_of(backend)
     return replace(
         similar,
-        torch=wheel.torch,
+        torch=torch,
         backend=backend,
         cuda=cuda,
-        pythons=(wheel.python,),
-        glibc=wheel.glibc,
-        macos=wheel.macos,
-        driver_floor=catalog.driver_floor(cuda, wheel.family) if cuda else None,
-        labelled=bool(wheel.label),
+        pythons=(f"3.{python[3:]}{free_threaded}",),
+        # `2.28` for `manylinux_2_28_x86_64`.
+        glibc=".".join(many.split("_")[1:3]) or OLDEST_GLIBC if many else None,
+        macos=(platform["macos"] or "").replace("_", ".") or None,
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
+        labelled=bool(version.local),
         torchvision=torchvision,
         torchaudio=release.torchaudio if release else None,
         released=release.released if release else None,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Hold `gpusetup plan` against published memory figures: tests/plan_published.csv, or a file.
+"""Hold `gpusetup plan` against published memory figures, in tests/plan_published.csv.
 
-python scripts/published.py [rows.csv ...] [--rows]     by set, and together; each row
+python scripts/published.py [--rows]     by set, and together; each row
 
 An empty cell, but of `gib`, says what the cell above it says; `-` says nothing. A row has `gib` of
 a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or not (`oom`) on a
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
 from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
-from gpusetup.model.frozen import fields, replace  # noqa: E402
+from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
 from gpusetup.plan.forward_memory import SAME_LOSS  # noqa: E402
@@ -35,16 +35,15 @@ PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
 NAMED = {"optimizer": optimizer_named, "strategy": strategy_named}
 KNOWN = {field.name for field in fields(TrainingJob)}
-BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
+BESIDE = {"offload", "sp", "accumulation"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
-    "adapter_dtype", "autocast", "dora", "encoders", "frozen_dtype", "fused_activation",
-    "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard",
-    "sequence_parallel", "varied",
+    "adapter_dtype", "dora", "fused_activation", "kept_inputs", "lora_dropout", "lora_targets",
+    "reference", "reshard", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
 UNASKED = (
-    "context_parallel=", "expert_parallel=", "load_whole=", "pipeline_parallel=",
+    "context_parallel=", "expert_parallel=", "load_whole=", "mlm=", "pipeline_parallel=",
     "tensor_parallel=", "trained_layers=",
 )  # fmt: skip
 """Settings that cannot be said."""
@@ -70,10 +69,10 @@ class Met(NamedTuple):
         return not self.right and self.row["measure"] == "oom"
 
 
-def met(path: Path = PUBLISHED) -> list[Met]:
-    above: dict[str, str] = {"set": path.stem}
+def met() -> list[Met]:
+    above: dict[str, str] = {}
     found = []
-    with path.open(encoding="utf-8", newline="") as file:
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             above |= {name: text for name, text in row.items() if text or name == "gib"}
             said = {name: text.removeprefix("-") for name, text in above.items()}
@@ -126,14 +125,12 @@ def job(row: dict[str, str]) -> TrainingJob:
         "amp": chosen.get("amp") or None,
         "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
     }
-    shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
-    accumulates = int(said.get("micro_batches") or 1 + (said.get("accumulation") == "yes"))
     return TrainingJob(
-        shape=with_classes(shape, int(said["classes"])) if "classes" in said else shape,
+        shape=shape,
         gpus=int(row["gpus"]),
         context=int(row["context"]),
         batch=int(row["batch"]),
-        accumulate=accumulates,
+        accumulate=2 if said.get("accumulation") == "yes" else 1,
         **{name: value for name, value in chosen.items() if name in KNOWN},
     )
 
@@ -164,35 +161,6 @@ def model(name: str) -> Shape:
     return models.model_in(ROOT / name) if name.endswith(".json") else models.model_named(name)
 
 
-def with_classes(shape: Shape, classes: int) -> Shape:
-    """The model with so many numbers a sample in place of its logits: a classifier."""
-    head = 0 if shape.tied else shape.vocabulary * shape.hidden
-    total = shape.parameters - head + classes * shape.hidden
-    return replace(
-        shape,
-        name=f"{shape.name} with {classes} classes",
-        parameters=total,
-        active=shape.active - head + classes * shape.hidden,
-        vocabulary=0,
-        classes=classes,
-    )
-
-
-def with_masked_head(shape: Shape) -> Shape:
-    """An encoder as it is pretrained: a dense layer, its norm and the table give logits."""
-    vocabulary, hidden = shape.largest_unit // shape.hidden, shape.hidden
-    total = shape.parameters + hidden * (hidden + 3) + vocabulary
-    return replace(
-        shape,
-        name=f"{shape.name} with its masked-language head",
-        parameters=total,
-        active=total,
-        vocabulary=vocabulary,
-        classes=0,
-        tied=True,
-    )
-
-
 def summary(name: str, rows: Iterable[Met]) -> str:
     rows = list(rows)
     errors = [one.error for one in rows if one.error is not None] or [0.0]
@@ -208,11 +176,10 @@ def summary(name: str, rows: Iterable[Met]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, default=[PUBLISHED], metavar="CSV")
     parser.add_argument("--rows", action="store_true", help="each row with its prediction")
     options = parser.parse_args()
     together: list[Met] = []
-    sets = itertools.groupby(itertools.chain(*map(met, options.files)), lambda one: one.row["set"])
+    sets = itertools.groupby(met(), lambda one: one.row["set"])
     for name, rows in ((name, list(its)) for name, its in sets):
         together += rows
         print(summary(name, rows))

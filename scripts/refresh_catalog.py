@@ -43,7 +43,14 @@ CATALOG = Path(__file__).resolve().parent.parent / "gpusetup" / "data" / "catalo
 
 
 def main() -> int:
-    options = _options()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--tidy", action="store_true", help="ask no index; one row a line")
+    parser.add_argument("--index", default="https://download.pytorch.org/whl")
+    parser.add_argument("--write", action="store_true", help="write the catalog")
+    options = parser.parse_args()
+
     before = CATALOG.read_text(encoding="utf-8")
     document = json.loads(before)
     if not options.tidy:
@@ -57,16 +64,6 @@ def main() -> int:
     if options.write or options.tidy:
         CATALOG.write_text(after, encoding="utf-8")
     return 0
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--tidy", action="store_true", help="ask no index; one row a line")
-    parser.add_argument("--index", default="https://download.pytorch.org/whl")
-    parser.add_argument("--write", action="store_true", help="write the catalog")
-    return parser.parse_args()
 
 
 def written(document: dict[str, Any]) -> str:

@@ -12,8 +12,8 @@ TORCH = """
 import json, torch
 torch.cuda.init()
 p = torch.cuda.get_device_properties(0)
-print(json.dumps({"count": torch.cuda.device_count(), "name": p.name,
-    "compute_capability": f"{p.major}.{p.minor}", "uuid": f"GPU-{p.uuid}"}))
+capability = f"{p.major}.{p.minor}"
+print(json.dumps({"name": p.name, "compute_capability": capability, "uuid": f"GPU-{p.uuid}"}))
 """
 MIB = 1 << 20
 FIELDS = {
@@ -42,54 +42,30 @@ def snapshot(work: Work) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def other(work: Work, snapshot: dict[str, Any]) -> list[str]:
-    """The fields in which nvidia-smi says something else."""
+def test_the_fields_are_those_of_nvidia_smi(work: Work, snapshot: dict[str, Any]) -> None:
     names = ",".join(smi for smi, _ in FIELDS.values())
     argv = ("nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader,nounits", "--id=0")
     said = work.program(argv)
     if said.exit != 0:
         pytest.skip(said.problem)
-    found = []
+    other = []
     for (field, (_, slack)), text in zip(FIELDS.items(), said.stdout.split(","), strict=True):
         ours, theirs = snapshot["gpus"][0].get(field), text.strip()
         unit = MIB if field.startswith("memory") else 1
         same = ours is WORDS[theirs] if theirs in WORDS else str(ours) == theirs
         if slack and ours is not None and not theirs.startswith("["):
             same = abs(ours - float(theirs) * unit) <= slack
-        found += [] if same or theirs.startswith("[") else [field]
-    return found
-
-
-def test_the_fields_are_those_of_nvidia_smi(work: Work, other: list[str]) -> None:
+        other += [] if same or theirs.startswith("[") else [field]
     work.found(f"{len(FIELDS)} fields, other: {', '.join(other) or 'none'}")
     assert not other
 
 
-def test_memory_in_use_is_that_of_nvidia_smi(work: Work, other: list[str]) -> None:
-    assert "memory_used_bytes" not in other
-
-
-@pytest.fixture(scope="module")
-def torch_says(work: Work, snapshot: dict[str, Any]) -> dict[str, Any]:
-    return work.python(TORCH).document
-
-
-def test_torch_sees_the_same_card(
-    work: Work, snapshot: dict[str, Any], torch_says: dict[str, Any]
-) -> None:
+def test_torch_sees_the_same_card(work: Work, snapshot: dict[str, Any]) -> None:
     names = ("name", "compute_capability", "uuid")
-    ours, theirs = ([told.get(n) for n in names] for told in (snapshot["gpus"][0], torch_says))
+    cards = snapshot["gpus"][0], work.python(TORCH).document
+    ours, theirs = ([card.get(name) for name in names] for card in cards)
     work.found(f"torch {theirs}")
     assert ours == theirs
-
-
-def test_torch_counts_what_cuda_counts(
-    work: Work, snapshot: dict[str, Any], torch_says: dict[str, Any]
-) -> None:
-    count = (snapshot["cuda_api"] or {}).get("device_count")
-    work.found(f"torch {torch_says.get('count')}, CUDA {count}")
-    assert torch_says.get("count") == count
 
 
 @pytest.mark.card

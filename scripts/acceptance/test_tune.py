@@ -1,4 +1,4 @@
-"""tune --batch-size next to sizes that were run by hand; recovery from out of memory."""
+"""tune --batch-size next to sizes that were run by hand."""
 
 from __future__ import annotations
 
@@ -19,51 +19,6 @@ NEAR = 0.1
 """By which part, and one, tune's size may be below the largest that runs, because tune keeps some
 memory free."""
 MODELS = ["transformer", *(pytest.param(n, marks=pytest.mark.card) for n in ("conv", "gpt2"))]
-
-
-def test_the_gradient_is_the_same_whole_and_in_micro_batches(work: Work) -> None:
-    import torch
-
-    from gpusetup.tune.recover import recover_from_oom
-
-    torch.manual_seed(0)
-    width, batch = (1024, 4096) if work.on_card else (32, 64)
-    layers = (torch.nn.Linear(width, width), torch.nn.GELU(), torch.nn.Linear(width, 1))
-    model = torch.nn.Sequential(*layers).double().to(work.device)
-    data = torch.randn(batch, width, dtype=torch.float64).to(work.device)
-    model(data).square().mean().backward()
-    whole = [one.grad.clone() for one in model.parameters()]
-    model.zero_grad(set_to_none=True)
-
-    def loss(part: Any) -> Any:
-        if len(part) > batch // 4:
-            run_out(work)
-        return model(part).square().mean()
-
-    done = recover_from_oom(loss, data, model=model, say=lambda text: None)
-    pairs = zip(whole, (one.grad for one in model.parameters()), strict=True)
-    off = max(float((a - b).abs().max() / a.abs().max()) for a, b in pairs)
-    work.found(f"micro-batch {done.micro_batch_size} of {batch}, gradient off by {off:.1e}")
-    assert done.micro_batch_size < done.batch_size and off < 1e-12
-
-
-def run_out(work: Work) -> None:
-    """Really on a card; on a CPU what its allocator says."""
-    import torch
-
-    if work.on_card:
-        torch.empty(torch.cuda.mem_get_info()[1], dtype=torch.uint8, device=work.device)
-    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
-
-
-@pytest.mark.card
-def test_computing_goes_on_after_memory_ran_out(work: Work) -> None:
-    import torch
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        run_out(work)
-    ones = torch.ones(64, 64, device=work.device)
-    assert bool((ones @ ones == 64).all())
 
 
 def training(name: str) -> str:

@@ -207,26 +207,14 @@ def test_a_profile_that_fails_every_node_at_once_drains_no_more_than_the_share(
         outputs = [process.communicate(timeout=60)[0] for process in running]
         assert len(paper.drained()) == most
     in_service = [output for output in outputs if output]
-    assert len(in_service) == 10 - most
+    # slurmd logs the output of a program that failed.
+    assert len(in_service) == sum(process.returncode for process in running) == 10 - most
     for output in in_service:
         assert "NOT drained although its check failed" in output
         assert "driver 590, expected 580" in output
         assert f"--drain-at-most {limit}" in output
     if most < 10:
         assert "NOT drained" in (tmp_path / "syslog").read_text()
-
-
-def test_checks_one_after_the_other_stop_at_the_share_and_cured_nodes_come_back(
-    tmp_path: Path,
-) -> None:
-    paper = Paper(tmp_path, nodes=10, check=1)
-    codes = [paper.run("health.sh", f"n{number}")[0] for number in range(1, 11)]
-    assert paper.drained() == {"n1", "n2"}
-    assert codes == [0, 0, *[1] * 8]  # slurmd logs the output of a program that failed
-    program(tmp_path / "python", "#!/bin/sh\nexit 0\n")
-    for node in ("n1", "n2"):
-        paper.run("health.sh", node)
-    assert not paper.drained()
 
 
 def test_a_slurm_that_does_not_say_who_is_drained_drains_nothing_and_fails_no_job(

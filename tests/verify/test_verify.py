@@ -173,6 +173,10 @@ def test_a_local_torch_py_is_named(tmp_path: Path, body: str) -> None:
     ("body", "hint"),
     [
         ("raise OSError('libtorch_cpu.so: wrong ELF class: ELFCLASS32')", "architecture"),
+        (
+            "raise OSError('libc10.so: cannot open shared object file')",
+            "is missing",
+        ),
         ("raise ImportError('libc10.so: undefined symbol: _ZN3c10')", "two versions"),
         ("import fsspec_that_is_not_there", "needs the package"),
         ("raise SystemExit(0)", '`python -c "import torch"`'),
@@ -187,21 +191,6 @@ def test_a_broken_torch_is_one_line_and_the_way_out(tmp_path: Path, body: str, h
     assert (run.returncode, first["status"]) == (1, "crashed" if crashed else "failed")
     assert crashed or first["detail"].startswith("import torch failed: ")
     assert hint in first["hint"]
-
-
-def test_a_real_torch_with_a_deleted_library_is_named(tmp_path: Path) -> None:
-    import torch
-
-    real = Path(torch.__file__).parent
-    (tmp_path / "torch" / "lib").mkdir(parents=True)
-    for entry in (*real.iterdir(), *(real / "lib").iterdir()):
-        if entry.name not in ("lib", "libtorch_cpu.so"):
-            (tmp_path / entry.relative_to(real.parent)).symlink_to(entry)
-    run = started("--json", "--device", "cpu", environment={"PYTHONPATH": str(tmp_path)})
-    first = json.loads(run.stdout)["checks"][0]
-    assert (run.returncode, first["status"]) == (1, "failed")
-    assert "libtorch_cpu.so: cannot open shared object file" in first["detail"]
-    assert "a library of it is missing" in first["hint"]
 
 
 def test_what_a_library_prints_on_stdout_does_not_spoil_the_document(tmp_path: Path) -> None:

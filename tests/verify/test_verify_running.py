@@ -117,24 +117,6 @@ def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
     assert "float8@cuda:0" not in answers.asked
 
 
-@each(
-    "words, expected, hint",
-    [
-        ((), "passed", "add `--expect`"),
-        (("--strict",), "failed", "add `--expect`"),
-        # Who expects a CUDA build is not told to expect it.
-        (("--expect", "cuda==12.4"), None, None),
-    ],
-)
-def test_a_skip_counts_as_no_only_under_strict(
-    words: tuple[str, ...], expected: str | None, hint: str | None
-) -> None:
-    is_cpu_build = {"status": "skipped", "detail": "cpu", "hint": "add `--expect`"}
-    report, _ = run("--device", "none", *words, libraries=is_cpu_build)
-    assert expected in (None, verdict(report))
-    assert [e.outcome.hint for e in report.results if e.name == "libraries"] == [hint]
-
-
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:
     report, answers = run(*CPU, "--level", "stress", "--timeout", "0.9", seconds=0.5)
     last = report.results[-1]
