@@ -13,6 +13,7 @@ from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
 from gpusetup.probe.other_makers import read_other_makers, with_rocm_in_wsl
 from gpusetup.probe.own_files import unfinished_events
+from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target
 from gpusetup.probe.torch import library_events, read_torch, runtime_events
 from gpusetup.readings.environment import allowed_variables
@@ -64,7 +65,7 @@ def read_machine(
     makers, host = read_other_makers(system, gpu), _read_host(system, target)
     toolkit = toolkit_call.result()
     parts = (gpu, makers, python, torch, host_os, container, toolkit, host)
-    return with_rocm_in_wsl(system, merged_snapshots(parts))
+    return with_rocm_in_wsl(system, without_endless_numbers(merged_snapshots(parts)))
 
 
 INDEX_VARIABLES = (
