@@ -259,7 +259,7 @@ def parse_words(
     >>> wish.family, wish.packages, wish.torch
     (('torchvision', 'torch'), ('numpy>=2',), '2.5.1')
     """
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import Requirement
 
     torch: str | None = None
     packages: list[str] = []
@@ -269,15 +269,15 @@ def parse_words(
         refuse_what_is_no_package(without_logins(word))
         try:
             requirement = Requirement(word)
-        except (InvalidRequirement, RecursionError) as problem:
-            # Python's recursion limit is lower than the nesting of a marker with thousands of
-            # brackets.
+            marker = requirement.marker
+            is_for_another = marker and environment and not marker.evaluate(dict(environment))
+        except (ValueError, RecursionError) as problem:
+            # A marker may nest deeper than Python recurses, or hold a number that is too long.
             raise UsageError(
                 f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
-        marker = requirement.marker
-        if environment and marker and not marker.evaluate(dict(environment)):
+        if is_for_another:
             continue
         # No index can be asked for an address.
         if requirement.url:

@@ -18,7 +18,7 @@ MOST_BYTES = 8 << 20
 """The maximum size of a snapshot file. A snapshot has about 20 KiB, so a larger file is something
 else."""
 VERSION = 1
-ENDLESS_NUMBER = re.compile(r"\d{1000,}")
+ENDLESS_NUMBER = re.compile(r"\d{300,}")
 """Python reads no number with more than 4,300 digits, and no version has one."""
 
 

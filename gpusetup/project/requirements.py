@@ -45,7 +45,10 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
     """
     try:
         whole_path = os.path.realpath(file)
-        if whole_path in ask.files or len(ask.files) == MOST_FILES:
+        if whole_path in ask.files:
+            return
+        if len(ask.files) == MOST_FILES:
+            ask.unread.append(f"{named_by}: only {MOST_FILES} files are read")
             return
         ask.files.add(whole_path)
         text = named_file.read_text(file, MOST_BYTES)
@@ -97,6 +100,9 @@ def add_line(
     names are in `folder`."""
     if not kind:
         ask.add(value, place, is_limit=is_limit)
+    elif kind in ("-r", "-c") and "://" in value:
+        # A joined path would hide that it is an address, which may hold a login or a token.
+        ask.unread.append(f"{place}: {kind} {without_logins(value).partition('?')[0]}")
     elif kind in ("-r", "-c"):
         add_file(ask, folder / value, place, is_limit=is_limit or kind == "-c")
     elif kind in ("-i", "-f"):

@@ -126,7 +126,7 @@ def unless_refused(question: Callable[[str], T], path: str) -> T | None:
     """The result of `question` for a path; None if the path cannot be accessed."""
     try:
         return question(path)
-    except OSError:
+    except (OSError, ValueError):  # a path that a program printed may hold a null character
         return None
 
 
@@ -151,6 +151,10 @@ def is_writable(system: System, path: str | None) -> bool | None:
     return None if status is None else status.writable
 
 
+LAST_LINES = 1000
+"""A script prints a step before each thing that it tries, which are fewer, and its answer last."""
+
+
 def answer_of(output: Output) -> dict[str, Any]:
     """A child script's answer (its last line) or, if there is none, the reason and the last `step`
     that the script announced before trying it.
@@ -161,9 +165,10 @@ def answer_of(output: Output) -> dict[str, Any]:
     import json
 
     lines: list[dict[str, Any]] = []
-    for line in output.stdout.splitlines():
-        # A library may print other text between the script's lines.
-        with suppress(ValueError):
+    for line in output.stdout.splitlines()[-LAST_LINES:]:
+        # A library may print other text between the script's lines, and a Python that is none
+        # anything.
+        with suppress(ValueError, RecursionError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
     if lines and "step" not in lines[-1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -13,6 +14,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
 
+    # tomllib takes a time that grows with the square of the parts of a dotted key.
+    if re.search(r"(?:[\w-]{1,60}\s?\.\s?){200}", text):
+        raise ValueError("a key has too many parts")
     try:
         return dict(tomllib.loads(text))
     except RecursionError as problem:
