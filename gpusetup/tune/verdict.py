@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import is_switched_off
 from gpusetup.configs.settings import EMPTY, Setting, name_of, names_in, switch_value, unquoted
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import decide, doubt, helps, near_limit
+from gpusetup.plan.decide import doubt, near_limit
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -20,8 +18,6 @@ from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.tune.case import ConfigCase, label
 
 BY_PLAN = "`gpusetup plan --from-config`"
-MOST_NAMED = 3
-"""How many keys, or ways to make a model fit, a sentence names."""
 
 
 class BatchVerdict(Frozen):
@@ -33,8 +29,6 @@ class BatchVerdict(Frozen):
     capacity_gib: float
     weights_gib: float
     """The least memory that the weights alone take on a GPU; no way to train needs less."""
-    may_fit_because: str = ""
-    """Why a batch that is `too much` may still fit, as a clause; "" if there is no reason."""
 
 
 def judge(
@@ -44,7 +38,8 @@ def judge(
     any memory-saving recipe. `accumulate` replaces the config's gradient accumulation.
 
     The verdict is `clear` if enough of the card stays free (`near_limit`) and the memory model is
-    well tested for such runs. Raises UsageError if the config does not say enough for a plan.
+    well tested for such runs. It is never `too much` if something that plan does not count may save
+    the memory. Raises UsageError if the config does not say enough for a plan.
     """
     job, recipe = _job_of(from_config, per_gpu, place, accumulate)
     needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
@@ -57,44 +52,17 @@ def judge(
     if may_be_sharded or job.shards_parameters:
         weights /= job.gpus
     verdict: Literal["clear", "close", "too much"] = "close"
-    may_fit_because = ""
+    # A key that plan does not understand may need or save memory, and plan was never compared with
+    # a measured run of reinforcement learning.
+    not_counted = bool(from_config.read.not_understood) or from_config.question.rl is not None
     if needed > capacity * (1 + near):
-        verdict = "too much"
-        sharded = memory(replace(job, strategy="fsdp"), recipe).total / GIB
-        if may_be_sharded and sharded <= capacity:
-            may_fit_because = (
-                f"it fits only if its launcher shards the model over the {job.gpus} GPUs (FSDP, "
-                "ZeRO), which this config does not say"
-            )
-        elif weights <= capacity:
-            may_fit_because = _uncounted_saving(from_config)
-    # A key that plan does not understand may need memory, so no batch size is certain.
+        may_fit = weights <= capacity and (may_be_sharded or not_counted)
+        verdict = "close" if may_fit else "too much"
     elif needed <= capacity * (1 - near) and not from_config.read.not_understood:
         verdict = "close" if doubt(job, recipe) else "clear"
     return BatchVerdict(
-        verdict=verdict,
-        total_gib=needed,
-        capacity_gib=capacity,
-        weights_gib=weights,
-        may_fit_because=may_fit_because,
+        verdict=verdict, total_gib=needed, capacity_gib=capacity, weights_gib=weights
     )
-
-
-def _uncounted_saving(from_config: FromConfig) -> str:
-    """What in a config may save memory that plan does not count, such as keys that it does not
-    understand (`use_badam`); "" for none."""
-    if from_config.question.rl is not None:
-        return "plan was never compared with a measured run of this method"
-    # Only a number, a word or a switch that is on may save memory, not a path, a hub id or an item
-    # of a list.
-    keys = [
-        key.key
-        for key in from_config.read.not_understood
-        if re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value)
-        and not (key.key.endswith("]") or is_switched_off(key.value))
-    ]
-    names = ", ".join(f"`{key}`" for key in keys[:MOST_NAMED])
-    return f"plan does not know how much memory {names} may save" if keys else ""
 
 
 def _job_of(
@@ -121,9 +89,8 @@ def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVe
     config = case.config if steps is None else case.tuned or case.config
     if case.facts.card is None:
         return "the memory of the GPU is not known"
-    elsewhere = sharded_elsewhere(case)
-    if elsewhere:
-        return elsewhere
+    if case.fixed_by:
+        return case.fixed_by
     try:
         from_config = question_of(config)
         question = from_config.question
@@ -147,7 +114,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
     The answer shows this sentence first.
     """
     card, config = case.facts.card, case.tuned or case.config
-    if card is None or sharded_elsewhere(case) or case.measured.batch_size:
+    if card is None or case.fixed_by or case.measured.batch_size:
         return None
     try:
         from_config = question_of(config)
@@ -156,7 +123,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
         question = replace(from_config.question, context=context)
         from_config = replace(from_config, question=question)
         verdict = judge(from_config, 1, card)
-        if verdict.verdict != "too much" or verdict.may_fit_because:
+        if verdict.verdict != "too much":
             return None
         need = f"a single sample needs {verdict.total_gib:.1f} GiB"
         # No way to train needs less than the weights, whatever else a key saves.
@@ -164,24 +131,11 @@ def cannot_fit(case: ConfigCase) -> str | None:
             need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(from_config, card)}"
+            f"{verdict.capacity_gib:.1f} GiB. `gpusetup plan --from-config {case.file}` says what "
+            "saves most"
         )
     except GpuSetupError:
         return None
-
-
-def _how_to_fit(from_config: FromConfig, card: Place) -> str:
-    """A sentence with up to three ways to make one sample fit, those that save most first."""
-    job, _ = _job_of(from_config, 1, card)
-    # Use the memory model alone, as `judge` did; a measured run may say something else.
-    decision = decide(job, replace(card, predict=True))
-    ways = [f"the recipe {decision.recipe} of `gpusetup plan`"]
-    if not decision.fits:
-        # No recipe fits, so suggest only changes that are enough on their own.
-        ways = [help.step for help in helps(decision) if help.recipe][:MOST_NAMED]
-    if not ways:
-        return f"{BY_PLAN} says what saves most"
-    return f"The model fits with one of these: {'; '.join(ways)}"
 
 
 # --- settings in other files ----------------------------------------------------------------------
@@ -206,15 +160,6 @@ def batch_fixed_by(config: Config) -> str | None:
                 f"DeepSpeed's own configuration, {label(setting)}, sets a batch and a precision "
                 "too: change both by hand"
             )
-    return None
-
-
-def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """A sentence that names the other file that decides how the model is sharded; None if no
-    setting refers to such a file."""
-    for setting in case.with_name(*DEEPSPEED_KEYS, "fsdp_config"):
-        if _names_settings(setting):
-            return f"{label(setting)} leaves to another file how the model is sharded"
     return None
 
 

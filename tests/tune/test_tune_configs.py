@@ -82,7 +82,7 @@ FORMATS = (
      "\ufeff%YAML 1.2\r\n---\r\ndata:   # é → 漢字\r\n  num_workers:   8  # keep me\r\n"
      "  pin_memory: Yes   #\r\n  # pin_memory: no\r\n  name: 'it''s'\r\n  notes: |\r\n"
      "    num_workers: 3\r\nbase: &base\r\n  persistent_workers: off\r\nderived:\r\n  <<: *base\r\n"
-     'loader: {num_workers: 8, prefetch_factor: 2, "x": "a # b"}'),
+     'loader: {num_workers: 8, prefetch_factor: 1, "x": "a # b"}'),
 )  # fmt: skip
 
 
