@@ -234,7 +234,7 @@ def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
     elif guide.least == 0:
         most = guide.most
         sentence += f" To go beyond it, accumulate: {most} x 2 is a batch of {2 * most}."
-    elif effective < guide.least:
+    elif 0 < effective < guide.least:
         sentence += (
             " A larger effective batch is another experiment, because it needs another learning "
             "rate."
@@ -260,14 +260,11 @@ CONTRASTIVE = re.compile(
     r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
 )
 """Matches names of losses over the pairs in a batch, whose value depends on the micro-batch."""
-TIED_TO_MICRO_BATCH = {
-    "optimizer_in_bwd": "steps within the backward pass: its trainer refuses accumulation",
-    "early_step_in_backward": "steps within the backward pass: its trainer refuses accumulation",
-    "steps_per_generation": "depends on the micro-batch",
-    "generation_batch_size": "depends on the micro-batch",
-}
-"""Setting that matters if it is on or a positive number -> why the micro-batch must then not
-change."""
+TIED_TO_MICRO_BATCH = frozenset((
+    "optimizer_in_bwd", "early_step_in_backward", "steps_per_generation", "generation_batch_size",
+))  # fmt: skip
+"""Settings that fix the micro-batch if they are on or a positive number: a step within the backward
+pass takes no accumulation, and a generation serves a count of micro-batches."""
 
 
 def tied_to_micro_batch(case: ConfigCase) -> str | None:
@@ -287,7 +284,7 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
                 "micro-batch changes the loss"
             )
         if name in TIED_TO_MICRO_BATCH and (switch is True or number):
-            return f"{label(setting)} {TIED_TO_MICRO_BATCH[name]}"
+            return f"{label(setting)} depends on the micro-batch"
         # In axolotl the top-level `batch_size` is the total batch, unlike `micro_batch_size`.
         if setting.path == ("batch_size",) and loop is not None and loop.name == "axolotl":
             return (

@@ -214,10 +214,10 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
 def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
     """Raise BadInput with the code's own error if no batch size ran and at least one failed with an
     error."""
-    failed = [trial for trial in trials if trial.status == "error"]
-    if not failed or any(trial.status == "ok" for trial in trials):
+    if not code_fails(trials):
         return
-    first, name = failed[0], job.code or "the model"
+    first = next(trial for trial in trials if trial.status == "error")
+    name = job.code or "the model"
     # Split off the hint that the child may have added to its message.
     detail, _, hint = (first.detail or "").partition("\nhint: ")
     usual_hint = "one training step must run by itself, within the time limit, at any batch size"

@@ -25,7 +25,7 @@ from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import facts_of
 from gpusetup.tune.config_file import read_bytes, with_proposal
 from gpusetup.tune.rules import propose
-from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran
+from gpusetup.tune.search import Goal, Trial, fastest
 
 TRIAL_SECONDS = 6.0
 """The maximum time in seconds that one trial spends on timed steps; a search has 14 trials at
@@ -117,8 +117,6 @@ class BatchSizeOptimizer:
         rows = [to_plain(trial) for trial in trials]
         return size, {
             **next(row for row in rows if row["batch"] == size and row["status"] == "ok"),
-            "largest_batch_size": largest_that_ran(trials, goal),
-            "limit_bytes": goal.limit_bytes,
             "trials": rows,
         }
 

@@ -112,12 +112,6 @@ def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
             'On Windows, start the training below `if __name__ == "__main__":`, because each worker'
             " imports your script and would start the training again"
         )
-    # Docker gives a container 64 MiB, which a few batches fill; a whole GiB is rarely too small.
-    if facts.shm_bytes is not None and facts.shm_bytes < GIB:
-        yield (
-            f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
-            " start the container with `--shm-size 8g` (or `--ipc host`)"
-        )
     reason = "persistent workers do not start again in every epoch"
     yield from _switch_on(case, "persistent", reason, LOADER_SOURCE)
     yield from add_key(case, "persistent", "true", reason)

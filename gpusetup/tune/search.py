@@ -76,18 +76,12 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
-    """Whether the code itself fails: no batch size ran, and a trial failed with an error other than
-    memory or time.
+    """Whether the code itself fails: no batch size ran, and a trial failed with an error.
 
     If a smaller size ran, an error only limits the search, as running out of memory does.
     """
-    if any(trial.status == "ok" for trial in trials):
-        return False
-    # A trial that exceeded its time does not count, because the code may only be slow.
-    return any(
-        trial.status == "error" and not (trial.detail or "").startswith("no answer in")
-        for trial in trials
-    )
+    statuses = {trial.status for trial in trials}
+    return "error" in statuses and "ok" not in statuses
 
 
 # --- the largest batch ----------------------------------------------------------------------------

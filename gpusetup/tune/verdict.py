@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.settings import EMPTY, Setting, name_of, names_in, switch_value, unquoted
+from gpusetup.configs.settings import EMPTY, name_of, names_in, switch_value, unquoted
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import doubt, near_limit
-from gpusetup.plan.job import BYTES, Recipe, TrainingJob
+from gpusetup.plan.job import BYTES, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
@@ -41,7 +41,13 @@ def judge(
     well tested for such runs. It is never `too much` if something that plan does not count may save
     the memory. Raises UsageError if the config does not say enough for a plan.
     """
-    job, recipe = _job_of(from_config, per_gpu, place, accumulate)
+    if from_config.per_gpu is None and from_config.total is None:
+        raise UsageError("The config sets a budget of tokens and no batch")
+    gpus = from_config.gpus or place.count or 1
+    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
+    question = replace(question, accumulate=accumulate or question.accumulate)
+    job = job_of(question, shape_of_question(question), place)
+    recipe = Recipe(sp=question.sp or 1)
     needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
     near = near_limit(job)
     # A launcher may shard the model over several GPUs, which the config does not say.
@@ -63,20 +69,6 @@ def judge(
     return BatchVerdict(
         verdict=verdict, total_gib=needed, capacity_gib=capacity, weights_gib=weights
     )
-
-
-def _job_of(
-    from_config: FromConfig, per_gpu: int, place: Place, accumulate: int | None = None
-) -> tuple[TrainingJob, Recipe]:
-    """The job and recipe that the config describes with this batch; UsageError if the config sets
-    a budget of tokens and no batch."""
-    if from_config.per_gpu is None and from_config.total is None:
-        raise UsageError("The config sets a budget of tokens and no batch")
-    gpus = from_config.gpus or place.count or 1
-    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
-    question = replace(question, accumulate=accumulate or question.accumulate)
-    shape = shape_of_question(question)
-    return job_of(question, shape, place), Recipe(sp=question.sp or 1)
 
 
 def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVerdict | str:
@@ -155,15 +147,12 @@ def batch_fixed_by(config: Config) -> str | None:
     for setting in config.settings:
         if is_deepspeed_json and unquoted(setting.text) == "auto":
             return f"{label(setting)} is auto: the trainer's own config sets the value"
-        if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
+        # A map contains the settings itself.
+        is_reference = setting.kind in ("scalar", "alias")
+        is_off = setting.text in EMPTY or switch_value(setting) is False
+        if name_of(setting.path) in DEEPSPEED_KEYS and is_reference and not is_off:
             return (
                 f"DeepSpeed's own configuration, {label(setting)}, sets a batch and a precision "
                 "too: change both by hand"
             )
     return None
-
-
-def _names_settings(setting: Setting) -> bool:
-    """Whether a value refers to settings elsewhere, rather than containing them as a map."""
-    is_plain = setting.kind in ("scalar", "alias")
-    return is_plain and setting.text not in EMPTY and switch_value(setting) is not False

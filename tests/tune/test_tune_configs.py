@@ -122,7 +122,7 @@ TIED = (
     ("max_steps: 1000", "max_steps (line 4) counts steps"),
     ("loss: info_nce", "compares the samples of one batch"),
     ("model: resnet50", "resnet50, which has BatchNorm"),
-    ("optimizer_in_bwd: true", "steps within the backward"),
+    ("optimizer_in_bwd: true", "depends on the micro-batch"),
     ("steps_per_generation: 4", "depends on the micro-batch"),
     ("trainer: {accumulate_grad_batches: 1, overfit_batches: 5}", "counts micro-batches: change"),
 )

@@ -104,17 +104,9 @@ def recover_from_oom(
 # --- the attempts ---------------------------------------------------------------------------------
 
 
-class ModelHistory:
-    """What earlier batches have shown about a model."""
-
-    holds_all_parameters = False
-    """Whether the check found that the loss trains only parameters of the model."""
-    micro: int | None = None
-    """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-
-
-# A history is deleted together with its model.
-HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
+# Model -> the micro-batch size that fitted after memory ran out; an entry is deleted together with
+# its model.
+SIZES_THAT_FIT: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
 
 class _Attempts:
@@ -132,14 +124,13 @@ class _Attempts:
     ) -> None:
         self.step, self.batch, self.count, self.weight = step, batch, count, weight
         self.model, self.undo, self.backward = model, undo, backward
-        self.history = HISTORIES.setdefault(model, ModelHistory())
 
     def until_it_fits(self, say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
         training."""
         count = self.count
         # Start with the size that fitted for an earlier batch.
-        micro = min(count, self.history.micro or count)
+        micro = min(count, SIZES_THAT_FIT.get(self.model, count))
         ran_out = False
         while True:
             if micro < count:
@@ -158,7 +149,7 @@ class _Attempts:
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
         if ran_out:
-            self.history.micro = micro
+            SIZES_THAT_FIT[self.model] = micro
             of_mean = "" if self.weight else ", if the loss is a mean over samples"
             say(
                 f"out of memory with {count} samples: went on in micro-batches of {micro}, with the"
@@ -186,10 +177,7 @@ class _Attempts:
     def whole(self) -> torch.Tensor:
         """Run forward and backward for the whole batch; returns its loss."""
         loss = self.loss_of(self.batch)
-        # Walking the graph takes time, so this is checked once per model.
-        if not self.history.holds_all_parameters:
-            self.undo.check_leaves(loss)
-            self.history.holds_all_parameters = True
+        self.undo.check_leaves(loss)
         self.undo.backward(self.backward, loss)
         return loss.detach()
 
