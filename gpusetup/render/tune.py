@@ -20,6 +20,7 @@ from gpusetup.render.screen import (
 )
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.config_file import SUFFIX
+from gpusetup.tune.search import Trial
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
@@ -106,7 +107,7 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
         rows = [
             (
                 str(trial.batch),
-                RESULTS[trial.status],
+                result(trial),
                 gib(trial.peak_bytes),
                 speed(trial.samples_per_second, trial.spread_percent),
             )
@@ -115,7 +116,6 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
         best = marked(NO, "no batch size ran within the memory", indent=2)
         if answer.batch_size is not None:
             condition = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
-            condition += f"; {answer.stopped}" if answer.stopped else ""
             best = ScreenLine("  ", (f"Batch size: {answer.batch_size}", GOOD), condition, hang=4)
         trials = table(titles, rows, left=())
         yield from section(f"Batch sizes on {device}", (*trials, "", best))
@@ -128,6 +128,15 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
         sentences = [*losses(answer.benchmark), *filter(None, [answer.cause])]
         said = [ScreenLine(f"  {sentence}", hang=2) for sentence in sentences]
         yield from section(f"Measured on {device}", (*table(titles, cells), *said))
+
+
+def result(trial: Trial) -> str:
+    """The result of a trial in a few words, with the first line of an error."""
+    if trial.status != "error":
+        return RESULTS[trial.status]
+    # torch's messages may be pages long.
+    first_line = next(iter((trial.detail or "").splitlines()), "")
+    return f"failed: {first_line}"[:70]
 
 
 def gib(size_bytes: int | None) -> str:
@@ -156,11 +165,9 @@ def comparison_cells(row: Row, *, has_epochs: bool) -> tuple[str, ...]:
     # Write `+ AMP`, as in the guide's table.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
-        # torch's messages may be pages long; the reason of a skipped row is our own sentence.
-        first_line = next(iter((row.detail or "").splitlines()), "")
-        reasons = {"oom": "out of memory", "skipped": first_line}
-        failure = reasons.get(row.status, f"failed: {first_line}"[:70])
-        return name, *("",) * (6 if has_epochs else 5), failure
+        # The reason of a skipped row is our own sentence.
+        failure = row.detail if row.status == "skipped" else result(row)
+        return name, *("",) * (6 if has_epochs else 5), failure or ""
     rate = row.samples_per_second
     return (
         name,

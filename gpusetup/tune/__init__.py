@@ -22,11 +22,5 @@ __all__ = ["BatchSizeOptimizer", "auto_optimize_config", "recover_from_oom"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        try:
-            return getattr(importlib.import_module(_HOMES[name]), name)
-        except ModuleNotFoundError as problem:
-            if problem.name != "torch":
-                raise
-            why = f"{name} needs torch, and this Python has none: `gpusetup install` installs it"
-            raise ImportError(why, name="torch") from None
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,7 +28,6 @@ from gpusetup.tune.case import (
     ConfigCase,
     Suggestion,
     label,
-    trainer_in,
 )
 
 NOMINAL_SHARE = 0.92
@@ -63,30 +62,15 @@ MODEL_KIND_KEYS = frozenset((
     "rnn_type", "cell_type", "cell", "encoder",
 ))  # fmt: skip
 """Keys whose value may name a kind of model."""
-VISION_KEYS = frozenset((
-    "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
-    "size_divisor", "num_classes",
-))  # fmt: skip
-"""Keys of models for image recognition, detection or generation, for which the guides have no batch
-size."""
-LARGEST_VIT_PATCH = 32
-"""Vision transformers have patches of 8 to 32 pixels; larger ones are cut out of images to train
-on."""
 LONGEST_SMALL_SEQUENCE = 256
 """The longest sequence, in tokens, of the guides' small models; longer ones belong to language
 models."""
-LARGEST_SMALL_WIDTH, LARGEST_SMALL_DEPTH = 1023, 11
-"""The acceleration guide's networks have a width of up to 256 and up to 4 layers. A network with a
-width of 1,024 or with 12 layers (like the smallest BERT and GPT-2) is a language or speech model,
-for which the guide has no sizes."""
 
 
 def training_of(case: ConfigCase) -> Training | None:
     """The kind of model that the config trains, judged by its keys; None if the keys do not show
     it, or if the guides have no advice for it."""
     settings = case.config.settings
-    names = names_in(settings)
-    is_of_language_trainer = trainer_of(case.config) is not None
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
     kinds = [unquoted(one.text)[:LONGEST_VALUE] for one in settings
@@ -94,24 +78,14 @@ def training_of(case: ConfigCase) -> Training | None:
     names_sequences = any(
         SEQUENCE_MODEL.search(kind) and not NOT_SEQUENCE_MODEL.search(kind) for kind in kinds
     )
-    if names_sequences and not is_of_language_trainer:
+    if names_sequences and trainer_of(case.config) is None:
         return "sequences"
-    has_image_network = plain_values(case, "channels") or plain_values(case, "perceptual")
-    if has_image_network or _largest(case, "patch") > LARGEST_VIT_PATCH:
+    if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return "images"
-    if "model_name_or_path" in names or _largest(case, "length") > LONGEST_SMALL_SEQUENCE:
-        return "language"
-    is_another = trainer_in(case.config) is not None or not VISION_KEYS.isdisjoint(names)
-    is_small = (
-        0 < _largest(case, "hidden") <= LARGEST_SMALL_WIDTH
-        and 0 < _largest(case, "layers") <= LARGEST_SMALL_DEPTH
-    )
-    return "sequences" if is_small and not is_another else None
-
-
-def _largest(case: ConfigCase, role: str) -> int:
-    """The largest whole number that is set for a role; 0 if there is none."""
-    return max((whole_number(setting) or 0 for setting in plain_values(case, role)), default=0)
+    lengths = [whole_number(setting) or 0 for setting in plain_values(case, "length")]
+    has_long_sequences = max(lengths, default=0) > LONGEST_SMALL_SEQUENCE
+    names_model = "model_name_or_path" in names_in(settings)
+    return "language" if names_model or has_long_sequences else None
 
 
 def plain_values(case: ConfigCase, role: str) -> list[Setting]:

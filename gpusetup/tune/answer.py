@@ -59,8 +59,6 @@ class TuneAnswer(Frozen):
     """The largest batch size that ran."""
     limit_bytes: int | None = None
     """The memory that the search was allowed to use."""
-    stopped: str | None = None
-    """Why the next larger size that was tried failed; null if no larger size failed."""
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why no change made the training faster, or what to measure next."""

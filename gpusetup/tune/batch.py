@@ -37,9 +37,6 @@ from gpusetup.tune.case import (
 )
 from gpusetup.tune.verdict import BY_PLAN, verdict_on
 
-SAMPLE_UNITS = frozenset(("sample", "samples", "sents", "sentence", "static"))
-"""Values of `batch_type` with which the batch size counts samples; with any other value it counts
-tokens, frames or elements."""
 LARGEST_EFFECTIVE = 1 << 16
 """The largest effective batch whose divisors are tried one by one; a malicious config may contain
 any number."""
@@ -56,23 +53,22 @@ class Split(Frozen):
     """The accumulation setting; None if the config has none or several."""
     effective: int
     """The number of samples in one optimizer step; 0 if several batches share one accumulation
-    setting."""
-    derived: bool
-    """Whether a global batch in the same map lets the trainer derive the accumulation."""
+    setting, or if the trainer derives the accumulation from a global batch."""
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     """For each batch setting, suggest a better split of the same effective batch, or explain why
     the setting is kept, with the guides' batch for this card."""
-    units = [unquoted(setting.text).lower() for setting in case.with_name("batch_type")]
+    # In OpenNMT, ESPnet and others this key makes the batch count tokens, frames or elements.
+    if any(case.with_name("batch_type")):
+        return
     # Several batch settings belong to several loaders or stages; the guide is mentioned once.
     guide = guide_batch(case)
     for setting, key in case.keyed:
         if key.role != "batch":
             continue
         size = whole_number(setting)
-        # A batch in other units, such as tokens, says nothing about samples.
-        if not SAMPLE_UNITS.issuperset(units) or size is None or size < 1:
+        if size is None or size < 1:
             continue
         split = _split_of(case, setting, size)
         suggestions = list(_better_split(case, split)) if key.written else []
@@ -93,20 +89,18 @@ def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
     parent = setting.path[:-1]
     accumulations = case.with_role("accumulation")
     partners = same_map = [other for other in accumulations if other.path[:-1] == parent]
-    # A trainer with a global batch computes the accumulation from it.
-    has_total = any(total.path[:-1] == parent for total in case.with_role("total"))
-    derived = has_total and not same_map
-    if not same_map and not derived:
+    # A trainer with a global batch in the same map computes the accumulation from it.
+    derives = any(total.path[:-1] == parent for total in case.with_role("total")) and not same_map
+    if not same_map and not derives:
         partners = accumulations
     partner = partners[0] if len(partners) == 1 else None
     steps = 1 if partner is None else whole_number(partner) or 0
     # If several batches share one accumulation setting, changing it for one would change the
     # others.
-    if partner is not None and not same_map and len(case.with_role("batch")) > 1:
+    is_shared = partner is not None and not same_map and len(case.with_role("batch")) > 1
+    if derives or is_shared:
         steps = 0
-    return Split(
-        setting=setting, size=size, partner=partner, effective=size * steps, derived=derived
-    )
+    return Split(setting=setting, size=size, partner=partner, effective=size * steps)
 
 
 def divisors(number: int, most: int) -> Iterator[int]:
@@ -177,14 +171,14 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
     tied = tied_to_micro_batch(case)
     if tied is not None:
         return [f"{name} stays {split.size} ({pieces} by {source}): {tied}"]
-    reason = f"{pieces} keeps the effective batch of {effective} on a GPU"
-    if split.derived:
-        reason += " (the trainer derives the accumulation from the global batch)"
-    reason += "; only BatchNorm would compute other statistics"
+    reason = (
+        f"{pieces} keeps the effective batch of {effective} on a GPU; only BatchNorm would compute "
+        "other statistics"
+    )
     changes = [*change_value(case, split.setting, str(micro), reason, source)]
     if split.partner is not None:
         changes += change_value(case, split.partner, str(steps), reason, source)
-    elif steps > 1 and not split.derived:
+    elif steps > 1:
         added = add_key(case, "accumulation", str(steps), reason)
         if not added:
             return [
@@ -209,10 +203,8 @@ def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
         reason = f"{case.measured.batch_size} ran ({MEASURED})"
     elif case.fixed_by:
         reason = case.fixed_by
-    elif isinstance(verdict, str) or verdict.may_fit_because:
-        # plan's figure is left out if it leaves something uncounted, because it is then too high.
-        doubt = verdict if isinstance(verdict, str) else verdict.may_fit_because
-        reason = f"{BY_PLAN} cannot judge this config: {doubt}; `{measuring(case)}` measures it"
+    elif isinstance(verdict, str):
+        reason = f"{BY_PLAN} cannot judge this config: {verdict}; `{measuring(case)}` measures it"
     else:
         reason = (
             f"by `gpusetup plan` a batch of {split.size} needs {verdict.total_gib:.1f} of "
@@ -242,7 +234,7 @@ def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
     elif guide.least == 0:
         most = guide.most
         sentence += f" To go beyond it, accumulate: {most} x 2 is a batch of {2 * most}."
-    elif effective < guide.least:
+    elif 0 < effective < guide.least:
         sentence += (
             " A larger effective batch is another experiment, because it needs another learning "
             "rate."
@@ -268,14 +260,11 @@ CONTRASTIVE = re.compile(
     r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
 )
 """Matches names of losses over the pairs in a batch, whose value depends on the micro-batch."""
-TIED_TO_MICRO_BATCH = {
-    "optimizer_in_bwd": "steps within the backward pass: its trainer refuses accumulation",
-    "early_step_in_backward": "steps within the backward pass: its trainer refuses accumulation",
-    "steps_per_generation": "depends on the micro-batch",
-    "generation_batch_size": "depends on the micro-batch",
-}
-"""Setting that matters if it is on or a positive number -> why the micro-batch must then not
-change."""
+TIED_TO_MICRO_BATCH = frozenset((
+    "optimizer_in_bwd", "early_step_in_backward", "steps_per_generation", "generation_batch_size",
+))  # fmt: skip
+"""Settings that fix the micro-batch if they are on or a positive number: a step within the backward
+pass takes no accumulation, and a generation serves a count of micro-batches."""
 
 
 def tied_to_micro_batch(case: ConfigCase) -> str | None:
@@ -295,7 +284,7 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
                 "micro-batch changes the loss"
             )
         if name in TIED_TO_MICRO_BATCH and (switch is True or number):
-            return f"{label(setting)} {TIED_TO_MICRO_BATCH[name]}"
+            return f"{label(setting)} depends on the micro-batch"
         # In axolotl the top-level `batch_size` is the total batch, unlike `micro_batch_size`.
         if setting.path == ("batch_size",) and loop is not None and loop.name == "axolotl":
             return (

@@ -40,7 +40,6 @@ class Facts(Frozen):
     capability: tuple[int, int] | None = None
     cores: int | None = None
     ram_bytes: int | None = None
-    shm_bytes: int | None = None
     family: str | None = None
     jetson: bool = False
 
@@ -70,7 +69,6 @@ def facts_of(snapshot: Snapshot) -> Facts:
         capability=min(capabilities, default=None),
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
         ram_bytes=min(ram_limits, default=memory.total_bytes),
-        shm_bytes=memory.shm_total_bytes,
         family=snapshot.os.family,
         jetson=snapshot.os.jetson is not None,
     )

@@ -12,7 +12,7 @@ from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import known_settings
-from gpusetup.tune.search import FIRST, Goal, Trial, largest_that_ran, stopped
+from gpusetup.tune.search import FIRST, Goal, Trial, largest_that_ran
 from gpusetup.tune.table import NO_GAIN, Setup, TrialTable, gains_by_role
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def search(job: BenchJob, say: Say, config: Config | None, *, largest: int | Non
         # After Ctrl-C, this is the best size among those that have run.
         batch_size=largest_that_ran(trials, goal),
         limit_bytes=goal.limit_bytes,
-        stopped=stopped(trials, goal),
         device=device.name,
         interrupted=is_interrupted,
     )

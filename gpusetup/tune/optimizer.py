@@ -8,7 +8,6 @@ import os
 import pickle
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -26,44 +25,31 @@ from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import facts_of
 from gpusetup.tune.config_file import read_bytes, with_proposal
 from gpusetup.tune.rules import propose
-from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran, stopped
+from gpusetup.tune.search import Goal, Trial, fastest
 
-TOTAL_SECONDS = 120.0
-"""The default time limit of a search."""
-TRIAL_SHARE = 0.1
-"""The share of a search's time that one trial may spend on timed steps; the rest is for trials of
-larger sizes."""
+TRIAL_SECONDS = 6.0
+"""The maximum time in seconds that one trial spends on timed steps; a search has 14 trials at
+most."""
 BUSY_PERCENT = 85.0
 """The default for `target_gpu_util`, in percent of the time. A GPU that is busy for less than this
 waits for something."""
-OPTIONS = (
-    "loss", "optimizer", "amp", "compile", "device", "max_batch_size", "memory_limit_bytes",
-    "total_seconds", "steps", "say",
-)  # fmt: skip
-"""The keys in the config dict that are options of the search."""
 
 
-def search_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The search options in a dict of them, or those that a training config's switches for mixed
-    precision and compiling mean; other keys are ignored.
+def precision_asked(config: Mapping[str, Any]) -> Any:
+    """The search option `amp` of a dict, or what its switches for mixed precision mean: `bf16`,
+    `fp16`, or True for the type that suits the GPU; None if it has none.
 
-    >>> search_config({"batch_size": 16, "use_mixed_precision": True, "loss": "l1"})
-    {'amp': True}
+    >>> precision_asked({"batch_size": 16, "use_mixed_precision": True}), precision_asked({})
+    (True, None)
     """
-    options: dict[str, Any] = {}
     for name, value in config.items():
         key = key_of((str(name),))
         role = key.role if key else None
-        # A training config may use an option's name for something else (`loss: l1`).
-        is_text = isinstance(value, str) and name in ("loss", "optimizer", "say")
-        if name in OPTIONS and value is not None and value is not False and not is_text:
-            options[name] = value
-        elif role in ("amp", "bf16", "fp16") and value is True:
-            # The search option `amp` takes precedence over the config's switches.
-            options.setdefault("amp", True if role == "amp" else role)
-        elif role == "compile" and value is True:
-            options.setdefault("compile", True)
-    return options
+        if role == "amp" and value:
+            return value
+        if role in ("bf16", "fp16") and value is True:
+            return role
+    return None
 
 
 class BatchSizeOptimizer:
@@ -71,10 +57,9 @@ class BatchSizeOptimizer:
 
     `config` may contain `loss` (a function of output and target), `optimizer` (a function of the
     parameters, by default AdamW), `amp` (`bf16`, `fp16`, or True for the type that suits the GPU),
-    `compile`, `device`, `max_batch_size`, `memory_limit_bytes` (by default a quarter of the free
-    memory on a CPU), `total_seconds` (by default 120), `steps` and `say` (a function that is called
-    with a line about each size; by default these lines go to standard error). It may also be your
-    training config: the search uses its mixed precision and compile settings.
+    `max_batch_size`, `memory_limit_bytes` (by default a quarter of the free memory on a CPU) and
+    `say` (a function that is called with a line about each size; by default these lines go to
+    standard error). It may also be your training config: the search uses its mixed precision.
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -100,75 +85,58 @@ class BatchSizeOptimizer:
 
         `sample_data` is an example batch of any length: a pair (inputs, target), a tensor, or a
         dict of keyword arguments for the model. The search tries larger sizes as long as they are
-        faster, for at most `total_seconds`. Raises `Unsatisfiable` if not even one sample fits, and
-        `BadInput` if the model does not train.
+        faster. Raises `Unsatisfiable` if not even one sample fits, and `BadInput` if the model does
+        not train.
         """
-        began = time.monotonic()
-        options = search_config(self.config)
-        total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
-        options["seconds"] = TRIAL_SHARE * total_seconds
-        say: Say = options.get("say") or partial(print, "gpusetup:", file=sys.stderr, flush=True)
+        limit = self.config.get("memory_limit_bytes")
+        say: Say = self.config.get("say") or partial(
+            print, "gpusetup:", file=sys.stderr, flush=True
+        )
         trials: list[Trial] = []
-        with self._saved_job(options, sample_data) as job, Bench(job) as bench:
+        with self._saved_job(sample_data) as job, Bench(job) as bench:
             device = bench.device()
             # The 16-bit type of `amp: True` depends on the device.
-            if options.get("amp") is True:
-                bench.job = replace(job, amp=device.half)
+            amp = precision_asked(self.config)
+            bench.job = replace(job, amp=device.half if amp is True else amp)
             # On a CPU, other programs need the memory too. At least 1 GiB, because torch itself
             # needs a part of it.
-            if not device.is_gpu and not options.get("memory_limit_bytes"):
+            if not device.is_gpu and not limit:
                 quarter = max(device.limit_bytes // 4, min(GIB, device.limit_bytes))
                 device = replace(device, limit_bytes=quarter)
-            say(
-                f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
-                f" (`total_seconds`), within {device.limit_bytes / GIB:.1f} GiB"
-                " (`memory_limit_bytes`)"
-            )
             goal = Goal(
-                limit_bytes=device.room(),
-                largest=options.get("max_batch_size"),
-                # Even if torch starts slowly, keep half of the time for trials.
-                ends=max(began + total_seconds, time.monotonic() + total_seconds / 2),
+                limit_bytes=device.room(), largest=self.config.get("max_batch_size") or None
             )
             bench.find(goal, trials, say, speed=True)
         raise_if_code_fails(job, trials)
         size = fastest(trials, goal, busy=target_gpu_util)
         if size is None:
             raise Unsatisfiable(
-                f"Not even the smallest batch runs within {device.limit_bytes / GIB:.1f} GiB and "
-                f"{total_seconds:g} s",
-                hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
+                f"Not even the smallest batch runs within {device.limit_bytes / GIB:.1f} GiB",
+                hint="`memory_limit_bytes` of the config allows more",
             )
         rows = [to_plain(trial) for trial in trials]
         return size, {
             **next(row for row in rows if row["batch"] == size and row["status"] == "ok"),
-            "largest_batch_size": largest_that_ran(trials, goal),
-            "limit_bytes": goal.limit_bytes,
-            "stopped": stopped(trials, goal),
             "trials": rows,
         }
 
     @contextmanager
-    def _saved_job(self, options: Mapping[str, Any], sample_data: Any) -> Iterator[BenchJob]:
+    def _saved_job(self, sample_data: Any) -> Iterator[BenchJob]:
         """The job for the child, which reads the model and the batch from a file; BadInput if they
         cannot be saved."""
         import torch
 
-        parts = {
-            "model": self.model,
-            "batch": sample_data,
-            "loss": options.get("loss"),
-            "optimizer": options.get("optimizer"),
+        # A training config may use these names for the name of a loss or an optimizer.
+        functions = {
+            name: function
+            for name in ("loss", "optimizer")
+            if callable(function := self.config.get(name))
         }
-        names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
-        given = {name: options[name] for name in names if options.get(name)}
-        if given.get("amp") is True:
-            del given["amp"]
+        parts = {"model": self.model, "batch": sample_data, **functions}
         import_paths = {"sys_path": sys.path}
         main_file: Any = getattr(sys.modules.get("__main__"), "__file__", None)
         if main_file:
             import_paths["init_main_from_path"] = main_file
-        device = str(options.get("device") or "auto")
         with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
             path = Path(folder, "job.pt")
             try:
@@ -180,7 +148,11 @@ class BatchSizeOptimizer:
                     "`gpusetup tune --batch-size --code`",
                 ) from problem
             Path(f"{path}.json").write_text(json.dumps(import_paths), encoding="utf-8")
-            yield BenchJob(pickle=str(path), device=device, **given)
+            yield BenchJob(
+                pickle=str(path),
+                seconds=TRIAL_SECONDS,
+                memory_limit_bytes=self.config.get("memory_limit_bytes") or None,
+            )
 
 
 # --- a config -----------------------------------------------------------------------------------

@@ -52,11 +52,8 @@ WORKER_BYTES = GIB
 WINDOWS_WORKER_BYTES = 3 * GIB
 """The memory for one worker on Windows, where it also commits 2 to 3 GiB for the CUDA libraries. If
 that fails, Windows reports error 1455 (the paging file is too small)."""
-LEAST_PREFETCH = 2
-"""The minimum number of batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = f"torch.utils.data; one worker per usable core, at most {MOST_WORKERS}"
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
-NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the code"
 
 # --- the loader ---------------------------------------------------------------------------------
 
@@ -104,8 +101,6 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     yield from added
     if settings or added:
         yield from _beside_workers(case)
-    elif is_faster:
-        yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
 
 
 def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
@@ -117,20 +112,9 @@ def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
             'On Windows, start the training below `if __name__ == "__main__":`, because each worker'
             " imports your script and would start the training again"
         )
-    # Docker gives a container 64 MiB, which a few batches fill; a whole GiB is rarely too small.
-    if facts.shm_bytes is not None and facts.shm_bytes < GIB:
-        yield (
-            f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
-            " start the container with `--shm-size 8g` (or `--ipc host`)"
-        )
     reason = "persistent workers do not start again in every epoch"
     yield from _switch_on(case, "persistent", reason, LOADER_SOURCE)
     yield from add_key(case, "persistent", "true", reason)
-    reason = f"each worker prepares {LEAST_PREFETCH} batches ready"
-    for setting in case.with_role("prefetch"):
-        size = whole_number(setting)
-        if size is not None and size < LEAST_PREFETCH:
-            yield from change_value(case, setting, str(LEAST_PREFETCH), reason, LOADER_SOURCE)
 
 
 def _switch_on(case: ConfigCase, role: str, reason: str, source: str) -> Iterator[Suggestion]:
@@ -150,7 +134,6 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
 # --- computing ----------------------------------------------------------------------------------
 
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
-TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
 TENSOR_CORES_SINCE = (7, 0)
 """The compute capability of Volta, the first GPUs with tensor cores."""
 BF16_SINCE = (8, 0)
@@ -190,8 +173,8 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
     source = "acceleration guide"
     if is_faster:
         reason, source = "it trains faster", MEASURED
-        line = f"with torch.autocast(device, torch.{TORCH_TYPES[kind]}): loss = step(batch)"
-        yield from _add_or_say(case, (kind, *AMP_ROLES), line)
+        if not settings:
+            yield from add_key(case, kind, "true", reason)
     yield from _half_switches(case, kind, reason, source)
 
 
@@ -267,7 +250,7 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
     if is_faster:
         reason = "fused kernels read the memory less often; the first step takes minutes"
         yield from _switch_on(case, "compile", reason, MEASURED)
-        yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
+        yield from add_key(case, "compile", "true", reason)
     elif is_faster is None:
         for setting in case.with_role("compile"):
             if switch_value(setting) is False:
@@ -276,14 +259,6 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
                     " others slower (sizes that change), and fails with some; `--benchmark`"
                     " measures it"
                 )
-
-
-def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> list[Suggestion]:
-    """If the config has no key with one of these roles for what was measured to be faster: a new
-    key with the first role, or the line of code."""
-    if case.with_role(*roles):
-        return []
-    return add_key(case, roles[0], "true", "it trains faster") or [NO_KEY.format(line)]
 
 
 # --- advice that is only printed ------------------------------------------------------------------

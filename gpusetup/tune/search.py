@@ -58,8 +58,6 @@ class Goal(Frozen):
     """The largest size to try (`--max`); None means no limit."""
     trials: int = 14
     """The most trials; the usual search needs four or five, so more mean a disturbed machine."""
-    ends: float | None = None
-    """The time (`time.monotonic`) at which the search must end; None means no time limit."""
 
 
 def fits(trial: Trial, goal: Goal) -> bool:
@@ -78,40 +76,12 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
-    """Whether the code itself fails: no batch size ran, and a trial failed with an error other than
-    memory or time.
+    """Whether the code itself fails: no batch size ran, and a trial failed with an error.
 
     If a smaller size ran, an error only limits the search, as running out of memory does.
     """
-    if any(trial.status == "ok" for trial in trials):
-        return False
-    # A trial that exceeded its time does not count, because the code may only be slow.
-    return any(
-        trial.status == "error" and not (trial.detail or "").startswith("no answer in")
-        for trial in trials
-    )
-
-
-LONGEST_ERROR = 160
-"""The number of characters of an error to show within a sentence."""
-
-
-def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
-    """Why the smallest failed size above the result failed, as part of a sentence; None if no
-    larger size failed.
-
-    >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
-    ...         Goal(limit_bytes=10))
-    'batch 9 failed: x: y'
-    """
-    answer = largest_that_ran(trials, goal) or 0
-    larger = [trial for trial in trials if trial.batch > answer and not fits(trial, goal)]
-    if not larger:
-        return None
-    next_larger = min(larger, key=lambda trial: trial.batch)
-    error = " ".join((next_larger.detail or "").split())[:LONGEST_ERROR]
-    reasons = {"ok": "is above the limit", "oom": "ran out of memory", "error": f"failed: {error}"}
-    return f"batch {next_larger.batch} {reasons[next_larger.status]}"
+    statuses = {trial.status for trial in trials}
+    return "error" in statuses and "ok" not in statuses
 
 
 # --- the largest batch ----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ LSTM = (
         ("GeForce RTX 2060", 6, "128 to 256"),
     ],
 )
-@pytest.mark.parametrize("model", ["model_type: lstm", "arch: BiGRU", "d_model: 64\nn_layers: 2"])
+@pytest.mark.parametrize("model", ["model_type: lstm", "arch: BiGRU"])
 def test_the_batch_by_the_memory_of_the_card_is_a_mark_to_measure(
     card: str, gib: float, mark: str, model: str, tuner: Tuner
 ) -> None:

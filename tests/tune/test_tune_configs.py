@@ -82,7 +82,7 @@ FORMATS = (
      "\ufeff%YAML 1.2\r\n---\r\ndata:   # é → 漢字\r\n  num_workers:   8  # keep me\r\n"
      "  pin_memory: Yes   #\r\n  # pin_memory: no\r\n  name: 'it''s'\r\n  notes: |\r\n"
      "    num_workers: 3\r\nbase: &base\r\n  persistent_workers: off\r\nderived:\r\n  <<: *base\r\n"
-     'loader: {num_workers: 8, prefetch_factor: 2, "x": "a # b"}'),
+     'loader: {num_workers: 8, prefetch_factor: 1, "x": "a # b"}'),
 )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ TIED = (
     ("max_steps: 1000", "max_steps (line 4) counts steps"),
     ("loss: info_nce", "compares the samples of one batch"),
     ("model: resnet50", "resnet50, which has BatchNorm"),
-    ("optimizer_in_bwd: true", "steps within the backward"),
+    ("optimizer_in_bwd: true", "depends on the micro-batch"),
     ("steps_per_generation: 4", "depends on the micro-batch"),
     ("trainer: {accumulate_grad_batches: 1, overfit_batches: 5}", "counts micro-batches: change"),
 )

@@ -20,8 +20,8 @@ from __future__ import annotations
 import logging
 import traceback
 import weakref
-from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -42,9 +42,6 @@ class Recovered(Frozen):
     """The loss of the whole batch, detached from the graph."""
     batch_size: int
     micro_batch_size: int
-    differs: tuple[str, ...] = ()
-    """The reasons why the gradient differs from the whole batch's gradient even if the parts are
-    weighted correctly."""
 
 
 class CannotRecover(GpuSetupError):
@@ -66,7 +63,6 @@ def recover_from_oom(
     model: torch.nn.Module,
     backward: Backward = torch.Tensor.backward,
     weight: Weight | None = None,
-    allow: Collection[str] = (),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
     """Run forward and backward for one batch; if memory runs out, repeat it in smaller
@@ -79,8 +75,8 @@ def recover_from_oom(
     `lambda loss: scaler.scale(loss).backward()`.
 
     Splitting is refused for a model with BatchNorm, whose statistics over a part differ from those
-    over the batch, unless `allow` contains `batchnorm`. Training with several ranks is refused,
-    because the others would wait for a rank that splits its batch.
+    over the batch. Training with several ranks is refused, because the others would wait for a rank
+    that splits its batch.
 
     Raises CannotRecover from the original error if not even one sample fits or if splitting is
     refused; all other errors pass through. After an error, gradients are as they were before the
@@ -96,8 +92,8 @@ def recover_from_oom(
         count = batch_size(batch)
         if not count:
             raise UsageError("The batch is empty", hint="leave it out")
-        losses = BatchLoss(step, batch, count, weight)
-        recovered = _Attempts(losses, model, undo, backward).until_it_fits(allow, say)
+        attempts = _Attempts(step, batch, count, model, undo, backward, weight)
+        recovered = attempts.until_it_fits(say)
     except BaseException:
         undo.restore()
         raise
@@ -105,83 +101,40 @@ def recover_from_oom(
     return recovered
 
 
-# --- the loss of a part ---------------------------------------------------------------------------
-
-
-class BatchLoss(NamedTuple):
-    """A batch, and the user's functions that compute the loss of any part of it."""
-
-    step: Step
-    batch: Any
-    size: int
-    weight: Weight | None
-
-    def of(self, part: Any) -> torch.Tensor:
-        """The loss of a part; UsageError if the step does not return a single number."""
-        loss = self.step(part)
-        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
-            raise UsageError(
-                "`step` must return the loss, a tensor with one number",
-                hint="return the mean over the samples, and do not call backward yourself",
-            )
-        return loss
-
-    def weighted(self, start: int, stop: int) -> tuple[torch.Tensor, float] | None:
-        """The loss of the samples from `start` to `stop`, and its weight in the batch's mean; None
-        if nothing in them counts."""
-        part = part_of(self.batch, start, stop, self.size)
-        weight = float(stop - start) if self.weight is None else float(self.weight(part))
-        if not weight:
-            return None
-        loss = self.of(part)
-        # A mean over no tokens is NaN, and would make the gradient of the whole batch NaN.
-        if self.weight is None and loss.isnan():
-            raise CannotRecover(
-                "The loss of a part is NaN; perhaps nothing in the part counts for it",
-                hint="give `weight=`, which returns how much of a part counts",
-            )
-        return loss, weight
-
-
 # --- the attempts ---------------------------------------------------------------------------------
 
 
-class ModelHistory:
-    """What earlier batches have shown about a model."""
-
-    holds_all_parameters = False
-    """Whether the check found that the loss trains only parameters of the model."""
-    micro: int | None = None
-    """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-
-
-# A history is deleted together with its model.
-HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
-DROPOUT = torch.nn.modules.dropout._DropoutNd
+# Model -> the micro-batch size that fitted after memory ran out; an entry is deleted together with
+# its model.
+SIZES_THAT_FIT: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
 
 class _Attempts:
     """Tries to train one batch in smaller and smaller parts."""
 
     def __init__(
-        self, losses: BatchLoss, model: torch.nn.Module, undo: Undo, backward: Backward
+        self,
+        step: Step,
+        batch: Any,
+        count: int,
+        model: torch.nn.Module,
+        undo: Undo,
+        backward: Backward,
+        weight: Weight | None,
     ) -> None:
-        self.losses, self.model, self.undo, self.step_back = losses, model, undo, backward
-        self.history = HISTORIES.setdefault(model, ModelHistory())
+        self.step, self.batch, self.count, self.weight = step, batch, count, weight
+        self.model, self.undo, self.backward = model, undo, backward
 
-    def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
+    def until_it_fits(self, say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
         training."""
-        count = self.losses.size
+        count = self.count
         # Start with the size that fitted for an earlier batch.
-        micro = min(count, self.history.micro or count)
+        micro = min(count, SIZES_THAT_FIT.get(self.model, count))
         ran_out = False
         while True:
-            if micro < count and "batchnorm" not in allow and (why := batch_norm(self.model)):
-                raise CannotRecover(
-                    f"Splitting the batch would change the training: {why}",
-                    hint="use a smaller batch size, or give `allow=['batchnorm']`",
-                )
+            if micro < count:
+                refuse_batch_norm(self.model)
             loss, problem = self.attempt(micro)
             if problem is None:
                 break
@@ -195,24 +148,20 @@ class _Attempts:
                 ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences() if micro < count else ()
         if ran_out:
-            self.history.micro = micro
-            of_mean = "" if self.losses.weight else ", if the loss is a mean over samples"
-            gradient = f"with the same gradient{of_mean}"
-            if differs:
-                gradient = f"but {'; '.join(differs)}"
+            SIZES_THAT_FIT[self.model] = micro
+            of_mean = "" if self.weight else ", if the loss is a mean over samples"
             say(
-                f"out of memory with {count} samples: went on in micro-batches of {micro},"
-                f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
-                " the rest"
+                f"out of memory with {count} samples: went on in micro-batches of {micro}, with the"
+                f" same gradient{of_mean}. Next: set the batch size to {micro} and accumulate"
+                " gradients over the rest"
             )
-        return Recovered(loss=loss, batch_size=count, micro_batch_size=micro, differs=differs)
+        return Recovered(loss=loss, batch_size=count, micro_batch_size=micro)
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
         error."""
-        is_whole = micro >= self.losses.size
+        is_whole = micro >= self.count
         try:
             return (self.whole() if is_whole else self.in_parts(micro)), None
         except Exception as problem:
@@ -227,46 +176,49 @@ class _Attempts:
 
     def whole(self) -> torch.Tensor:
         """Run forward and backward for the whole batch; returns its loss."""
-        loss = self.losses.of(self.losses.batch)
-        # Walking the graph takes time, so this is checked once per model.
-        if not self.history.holds_all_parameters:
-            self.undo.check_leaves(loss)
-            self.history.holds_all_parameters = True
-        self.undo.backward(self.step_back, loss)
+        loss = self.loss_of(self.batch)
+        self.undo.check_leaves(loss)
+        self.undo.backward(self.backward, loss)
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
         """Run forward and backward for each part, and return the loss of the whole batch."""
-        count = self.losses.size
-        total = expected = 0.0
-        losses = []
+        count = self.count
+        weighted = []
         for start in range(0, count, micro):
             stop = min(count, start + micro)
-            weighted = self.losses.weighted(start, stop)
-            if weighted is None:
-                continue
-            loss, weight = weighted
-            # The weight of the whole batch is estimated from the first part's weight per sample.
-            expected = expected or weight * count / (stop - start)
-            total += weight
-            self.undo.check_leaves(loss)
-            counted = loss * (weight / expected)
-            self.undo.backward(self.step_back, counted)
-            losses.append(counted.detach())
-        if not losses:
+            part = part_of(self.batch, start, stop, count)
+            weighted.append((part, float(self.weight(part) if self.weight else stop - start)))
+        total = sum(weight for _, weight in weighted)
+        if not total:
             message = "The batch has nothing that counts for the loss"
             raise CannotRecover(message, hint="leave the batch out")
-        # Correct for the difference between the estimated and the actual weight.
-        factor = expected / total
-        self.undo.rescale(factor)
-        return torch.stack(losses).sum() * factor
+        losses = []
+        for part, weight in weighted:
+            if not weight:
+                continue
+            loss = self.loss_of(part)
+            # A mean over no tokens is NaN, and would make the gradient of the whole batch NaN.
+            if self.weight is None and loss.isnan():
+                raise CannotRecover(
+                    "The loss of a part is NaN; perhaps nothing in the part counts for it",
+                    hint="give `weight=`, which returns how much of a part counts",
+                )
+            self.undo.check_leaves(loss)
+            counted = loss * (weight / total)
+            self.undo.backward(self.backward, counted)
+            losses.append(counted.detach())
+        return torch.stack(losses).sum()
 
-    def differences(self) -> tuple[str, ...]:
-        """The reasons why training in parts differs from training the whole batch; () if there are
-        none."""
-        drops = any(isinstance(one, DROPOUT) and one.training for one in self.model.modules())
-        dropout = "dropout draws another mask for each part" if drops else None
-        return tuple(filter(None, (batch_norm(self.model), dropout)))
+    def loss_of(self, part: Any) -> torch.Tensor:
+        """The loss of a part; UsageError if the step does not return a single number."""
+        loss = self.step(part)
+        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
+            raise UsageError(
+                "`step` must return the loss, a tensor with one number",
+                hint="return the mean over the samples, and do not call backward yourself",
+            )
+        return loss
 
 
 def without_frames(problem: BaseException) -> BaseException:
@@ -279,20 +231,14 @@ def without_frames(problem: BaseException) -> BaseException:
     return problem.with_traceback(None)
 
 
-MOST_NAMES = 3
-"""The number of names to show: enough to find the kind of layer."""
-
-
-def batch_norm(model: torch.nn.Module) -> str | None:
-    """Why training in parts would differ because of BatchNorm; None if the model has none that is
-    in training mode, in which alone BatchNorm computes statistics."""
-    # `named_modules` gives the model itself an empty name.
-    names = [
-        name or "the model itself"
-        for name, module in model.named_modules()
-        if isinstance(module, BATCH_NORM) and module.training
-    ]
-    if not names:
-        return None
-    listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
-    return f"BatchNorm computes its statistics over one part only ({listed})"
+def refuse_batch_norm(model: torch.nn.Module) -> None:
+    """Raise CannotRecover if the model has BatchNorm in training mode, in which alone it computes
+    statistics."""
+    for name, module in model.named_modules():
+        if isinstance(module, BATCH_NORM) and module.training:
+            # `named_modules` gives the model itself an empty name.
+            raise CannotRecover(
+                "Splitting the batch would change the training: BatchNorm computes its statistics"
+                f" over one part only ({name or 'the model itself'})",
+                hint="use a smaller batch size and accumulate gradients",
+            )

@@ -82,13 +82,6 @@ class Undo:
                     hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
                 )
 
-    def rescale(self, factor: float) -> None:
-        """Multiply all accumulated gradients by a factor."""
-        with torch.no_grad():
-            for parameter in self.parameters:
-                if parameter.grad is not None:
-                    parameter.grad.mul_(factor)
-
     def reset(self) -> None:
         """Undo a failed attempt: drop its gradients, free its memory, and restore random states and
         buffers."""
