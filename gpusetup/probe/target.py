@@ -166,6 +166,8 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
         all(isinstance(answer.get(key), str) for key in ("python", "prefix"))
         and isinstance(folders, list)
         and all(isinstance(path, str) for path in folders)
+        # No path of a system holds a null character.
+        and not any("\0" in text for text in answer.values() if isinstance(text, str))
     )
     if "problem" in answer or is_a_pythons:
         return answer
