@@ -34,7 +34,7 @@ def test_published_figures_are_met_in_the_median(measure: str, most: float, bias
 
 def test_published_runs_fit_or_not_as_they_did() -> None:
     runs = [one for one in MET if one.needs is not None]
-    assert len(runs) >= 700 and len(MET) >= 960
+    assert len(runs) >= 680 and len(MET) >= 950
     assert sum(one.right for one in runs) / len(runs) >= 0.93
     assert sum(one.missed for one in runs) <= 42
 
