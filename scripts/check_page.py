@@ -76,9 +76,9 @@ def served(folder: Path) -> Iterator[str]:
 
 def texts() -> list[bytes]:
     """Some reports: messages with which the records prove their causes."""
-    from gpusetup.causes.record import RECORDS
+    from gpusetup.causes.table import CAUSES
 
-    rows = [row.example for record in RECORDS.values() for row in record.says if row.example]
+    rows = [row.example for cause in CAUSES for row in cause.rows if row.example]
     return [text.encode() for text in rows[:: len(rows) // REPORTS]]
 
 
