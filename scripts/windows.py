@@ -1,24 +1,37 @@
-"""Runs commands with Windows' Python on Linux, under Wine, with a stand-in of NVIDIA's driver.
+#!/usr/bin/env python3
+"""Run a command with Windows' Python on Linux, under Wine, with a stand-in of NVIDIA's driver.
+
+    python scripts/windows.py -- python --version
+    python scripts/windows.py --gpu rtx-3050 -- C:\\project\\.venv\\Scripts\\gpusetup.exe doctor
 
 The first call fetches CPython for Windows (by pip's own index; the archive's sha256 stands below),
 compiles `nvml.dll` and `nvcuda.dll` from tests/standin and makes a Wine prefix; all of it lies in
-one folder. A command ends at its time, and nothing of it goes on afterwards.
+one folder, `--folder`. The command ends at `--seconds`, and nothing of it goes on afterwards.
 Windows' drive C: is the prefix, Z: is this machine. Wine is no Windows: it has no kernel driver, no
-WMI, no PowerShell, no antivirus and no policy of long paths.
+WMI, no PowerShell, no antivirus and no policy of long paths. Exit: the command's; 124 when its time
+was up; 2 when this machine cannot run it.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
 import os
+import pty
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
+import termios
+import threading
+import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -67,6 +80,11 @@ devices=1
 0.driver_model=0
 """
 """The machine that this project was made for, as the stand-in's state file (tests/standin)."""
+GPUS = {"rtx-3050": RTX_3050, "none": ""}
+
+
+CODES = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|\r")
+"""How a terminal is told where and in which colour to draw."""
 
 
 class Ended(NamedTuple):
@@ -89,29 +107,31 @@ class Windows(NamedTuple):
     def drive(self) -> Path:
         return self.prefix / "drive_c"
 
-    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, gpu: str, more: Mapping[str, str]) -> dict[str, str]:
         """This process's variables without those that Windows gives a meaning of its own."""
         ours = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG")}
         wine = {
             "WINEPREFIX": str(self.prefix),
             "WINEARCH": "win64",
             "WINEDEBUG": "-all",
-            "WINEDLLOVERRIDES": "mscoree,mshtml=",
+            "WINEDLLOVERRIDES": "mscoree,mshtml=" if GPUS[gpu] else "nvml,nvcuda=d;mscoree,mshtml=",
             "WINEPATH": "C:\\python",
             "KMP_AFFINITY": "disabled",  # OpenMP asks for NUMA nodes, which Wine does not answer
             # Wine 8 does not keep the state of AMX, so oneDNN's bfloat16 would end the process.
             "ONEDNN_MAX_CPU_ISA": "AVX2",
-            "GPUSETUP_STANDIN": seen_from_windows(self.folder / "gpu.state"),
+            "GPUSETUP_STANDIN": seen_from_windows(self.folder / f"{gpu}.state"),
         }
         trusted = {name: seen_from_windows(CERTIFICATES) for name in ("PIP_CERT", "SSL_CERT_FILE")}
         return ours | wine | (trusted if CERTIFICATES.exists() else {}) | dict(more)
 
-    def start(self, *words: str, cwd: Path | None = None, **more: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, *words: str, gpu: str = "rtx-3050", cwd: Path | None = None, **more: str
+    ) -> subprocess.Popen[bytes]:
         """The command, with pipes: Wine's console programs need one as their output."""
         return subprocess.Popen(
             ("wine", *words),
             cwd=cwd or self.drive,
-            env=self.environment(more),
+            env=self.environment(gpu, more),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -119,7 +139,7 @@ class Windows(NamedTuple):
         )
 
     def run(self, *words: str, seconds: float = 600, **where: Any) -> Ended:
-        """The command's end. `where`: `cwd`, and variables of its environment."""
+        """The command's end. `where`: `gpu`, `cwd`, and variables of its environment."""
         running = self.start(*words, **where)
         try:
             out, _ = running.communicate(timeout=seconds)
@@ -128,7 +148,29 @@ class Windows(NamedTuple):
             self.end()
             out, _ = running.communicate()
             code = 124
-        return Ended(code, out.decode("utf-8", "replace").replace("\r\n", "\n"))
+        return Ended(code, text_of(out))
+
+    def in_console(self, *words: str, keys: bytes, at: str, **where: Any) -> Ended:
+        """The program in a console of 100 columns; `keys` are typed once it has said `at`."""
+        process, terminal = pty.fork()
+        if not process:
+            os.chdir(where.pop("cwd", self.drive))
+            environment = self.environment(where.pop("gpu", "rtx-3050"), where)
+            os.execvpe("wine", ("wine", *words), environment)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        ending = threading.Timer(300, self.end)
+        ending.start()
+        said = ""
+        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
+            while part := os.read(terminal, 65536):
+                said += CODES.sub("", text_of(part))
+                if keys and at in said:
+                    time.sleep(1)
+                    os.write(terminal, keys)
+                    keys = b""
+        ending.cancel()
+        os.close(terminal)
+        return Ended(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), said)
 
     def end(self) -> None:
         """End every process of the prefix."""
@@ -136,6 +178,15 @@ class Windows(NamedTuple):
             with contextlib.suppress(OSError):
                 if f"WINEPREFIX={self.prefix}\0".encode() in (process / "environ").read_bytes():
                     os.kill(int(process.name), signal.SIGKILL)
+
+
+def text_of(written: bytes) -> str:
+    """What a program wrote: UTF-8, else in the code page of a Western Windows."""
+    try:
+        text = written.decode("utf-8")
+    except UnicodeDecodeError:
+        text = written.decode("cp1252", "replace")
+    return text.replace("\r\n", "\n")
 
 
 def seen_from_windows(path: Path) -> str:
@@ -152,7 +203,8 @@ def prepared(folder: Path) -> Windows:
         _unpack(archive(folder), there.drive / "python")
     for name, source in LIBRARIES.items():
         _compile(STANDIN / source, there.drive / "windows" / "system32" / name)
-    (folder / "gpu.state").write_text(RTX_3050, encoding="utf-8")
+    for gpu, state in GPUS.items():
+        (folder / f"{gpu}.state").write_text(state, encoding="utf-8")
     return there
 
 
@@ -200,7 +252,7 @@ def _make_prefix(there: Windows) -> None:
     there.prefix.mkdir(parents=True)
     version = ("reg", "add", "HKCU\\Software\\Wine", "/v", "Version", "/d", BEHAVES_LIKE, "/f")
     for words in (("wineboot", "-i"), version):
-        ended = there.run(*words, cwd=there.prefix, seconds=300)
+        ended = there.run(*words, gpu="none", cwd=there.prefix, seconds=300)
         if ended.exit:
             raise OSError(f"wine {words[0]} ended with {ended.exit}: {ended.out[-400:]}")
 
@@ -222,7 +274,7 @@ def opened(folder: Path) -> Iterator[Windows]:
 
 
 def cache_folder() -> Path:
-    """Where it all lies."""
+    """Where it all lies unless a folder is named."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "gpusetup-windows"
 
@@ -232,3 +284,23 @@ def reason_to_skip() -> str | None:
     if sys.platform != "linux":
         return "Wine and this script need Linux"
     return None if shutil.which("wine") else f"Wine is missing: {INSTALL_WINE}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=cache_folder())
+    parser.add_argument("--gpu", choices=GPUS, default="rtx-3050")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("words", nargs="+", metavar="COMMAND")
+    asked = parser.parse_args()
+    if reason := reason_to_skip():
+        print(reason, file=sys.stderr)
+        return 2
+    with opened(asked.folder.resolve()) as there:
+        ended = there.run(*asked.words, seconds=asked.seconds, gpu=asked.gpu)
+    print(ended.out, end="")
+    return ended.exit
+
+
+if __name__ == "__main__":
+    sys.exit(main())
