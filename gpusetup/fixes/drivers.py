@@ -29,12 +29,6 @@ from gpusetup.model.versions import Capability, parsed
 
 LONG_TERM_BRANCH = 580
 """The driver branch with long-term support: it supports Maxwell to Blackwell and CUDA 13."""
-REPOSITORIES = {
-    "ubuntu": ("2204", "2404", "2604"),
-    "debian": ("12", "13"),
-    "rhel": ("8", "9", "10"),
-}
-"""A distribution -> the releases for which NVIDIA's own repository has a folder."""
 OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
 ONLY_OPEN_FROM = Capability(10, 0)

@@ -12,11 +12,11 @@ SAID_BY_PEOPLE = {row.kind for row in STATEMENTS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
 PRINTED = {"output-shown", "program-crashed", "wrong-numbers", "copied-runtime"}
 BESIDE_IT = {
-    *("program-failed", "ran-first", "torch-only-named"),
+    *("program-failed", "ran-first"),
     *SAID_BY_PEOPLE,
     *FILES_AND_RUNS,
     *PRINTED,
-    *("environment-owner", "torch-folder", "compiled-for-torch", "gpu-in-use"),
+    *("environment-owner", "torch-folder", "compiled-for-torch"),
 }
 """What a text may show next to its message: how it ended, that it computes, what a
 person says of it, which file failed, and whose environment it is."""
