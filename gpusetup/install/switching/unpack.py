@@ -2,7 +2,7 @@
 wheels' lists (RECORD).
 
 uv checks each wheel's hash when it downloads the wheel. But the files in uv's cache may have
-changed since then: on disk, or because somebody edited a file of an environment that shares it.
+changed since then: cut on disk, or because somebody edited a file of an environment that shares it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ MOST_READERS = 8
 FILES_AT_ONCE = 200
 """How many files one thread reads at a time: torch has 15,000 files, most of them a few
 kilobytes."""
+MOST_HASHED_BYTES = 4 << 20
+"""A larger file is compared by its size alone. That shows a cut file, and nobody edits a library by
+hand; to hash the gigabytes of CUDA's libraries takes longer than to link them."""
 LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
 NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
@@ -54,6 +57,8 @@ class Promise(NamedTuple):
 
     digest: str
     """The digest; empty if the list states none, as for the list itself."""
+    size: str
+    """The number of bytes; empty if the list states none."""
     record: str
     """The path of the list (RECORD)."""
 
@@ -152,8 +157,8 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
             # paths need no normalising.
             if os.sep != "/" or NOT_PLAIN.search(row[0]):
                 path = os.path.normpath(os.path.join(library, row[0]))
-            digest = row[1] if len(row) > 1 else ""
-            promises.setdefault(path, []).append(Promise(digest, record))
+            digest, size = (*row[1:3], "", "")[:2]
+            promises.setdefault(path, []).append(Promise(digest, size, record))
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -167,16 +172,19 @@ def _require_same_content(root: Path, promises: Promises) -> None:
     """Raise Differs if the content of a file does not match the digest in its list
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
 
+    def is_wrong(path: str) -> bool:
+        digests = {promise.digest for promise in promises[path]}
+        # A list contains itself, without a digest.
+        if "" in digests:
+            return False
+        size = os.path.getsize(path)
+        if size > MOST_HASHED_BYTES and {promise.size for promise in promises[path]} == {str(size)}:
+            return False
+        digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
+        return f"sha256={digest.rstrip('=')}" not in digests
+
     def wrong_in(paths: Iterable[str]) -> list[str]:
-        wrong = []
-        for path in paths:
-            digests = {promise.digest for promise in promises[path]}
-            # A list contains itself, without a digest.
-            if "" not in digests:
-                digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
-                if f"sha256={digest.rstrip('=')}" not in digests:
-                    wrong.append(path)
-        return wrong
+        return [path for path in paths if is_wrong(path)]
 
     paths = iter(promises)
     batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
