@@ -58,10 +58,8 @@ class MemoryShare(NamedTuple):
     p95: float | None
     peak: float
     last: float | None
-    """The highest value of the last seconds or, if memory suddenly became empty, of the seconds
-    before."""
-    fell: bool
-    """Whether memory was full and then nearly empty, as if its process had run out of memory."""
+    """The highest value of the last samples: a process that fails frees its memory a little before
+    the run ends."""
     grew: bool
     """Whether memory grew a lot, and in each quarter of the run."""
     first: float
@@ -212,15 +210,13 @@ class GpuRun:
         """How full the GPU's memory was during the run."""
         rows = [row for row in self.rows if row.gpu.memory_percent is not None]
         shares = [or_zero(row.gpu.memory_percent) for row in rows]
-        falls = peaks_before_a_fall(shares)
         # Before its first work, a program loads its data, so growing memory is not a leak.
         begin = self.rows[0].seconds + self.parts.start
         at_work = [or_zero(row.gpu.memory_percent) for row in rows if row.seconds >= begin]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
-            last=max(falls or shares[-LAST_SAMPLES:], default=None),
-            fell=len(falls) > 0,
+            last=max(shares[-LAST_SAMPLES:], default=None),
             grew=grows_all_the_time(at_work),
             first=at_work[0] if at_work else 0.0,
         )
@@ -289,21 +285,6 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)
     # A lower share comes only from a stray kernel.
     return replace(gpu, utilization_percent=busiest_share) if busiest_share >= marks.IDLE else gpu
-
-
-def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
-    """The memory's recent peak, in percent, at each sample where memory had been full and was
-    suddenly nearly empty.
-
-    >>> peaks_before_a_fall([80, 99, 99, 2, 1]), peaks_before_a_fall([80, 2])
-    ([99, 99], [])
-    """
-    peaks = []
-    for position, share in enumerate(shares):
-        recent = max(shares[max(0, position - LAST_SAMPLES) : position], default=0.0)
-        if share < marks.MEMORY_GONE and recent >= marks.MEMORY_FULL:
-            peaks.append(recent)
-    return peaks
 
 
 SAMPLES_OF_A_LEAK = 8

@@ -44,9 +44,10 @@ class WatchedRun:
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so (`smi_logs.py`).
-        self.is_log = (about.source or "").startswith("nvidia-smi ")
-        self.is_reading = self.is_log and tally.samples < marks.LEAST_SAMPLES
-        """Whether there is only a single reading of nvidia-smi instead of a run."""
+        is_log = (about.source or "").startswith("nvidia-smi ")
+        is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
+        self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
+        """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
         self.gpus = tuple(tally.gpus.values())
         self.machine = tally.machine
         self.rows = self.machine.rows

@@ -38,6 +38,7 @@ class Sign:
 # --- the GPU --------------------------------------------------------------------------------------
 
 no_gpu = Sign(lambda s: s.gpu is s.run.machine)
+one_reading = Sign(lambda s: s.run.is_reading)
 busy = Sign(lambda s: at_least(s.work.utilization, marks.BUSY))
 mostly_waits = Sign(lambda s: below(s.work.utilization, marks.LOW))
 # NCCL's kernels poll for the other ranks, so utilisation stays high while they wait.
@@ -93,14 +94,10 @@ memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 # With so little memory left, torch's allocator frees and allocates again in each step, which shows
 # as waiting.
 memory_used_up = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_FULL))
-memory_fell = Sign(lambda s: s.gpu.memory.fell)
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
 # At this rate it will be full before the run's length has doubled.
 fills_soon = memory_grew & Sign(lambda s: 2 * s.gpu.memory.peak - s.gpu.memory.first >= 100)
-# If the command ended with an error, nearly full is enough.
-full_at_the_end = Sign(
-    lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT if s.run.exit else marks.MEMORY_FULL)
-)
+full_at_the_end = Sign(lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT))
 host_memory_full = Sign(lambda s: at_least(s.run.host_memory, marks.MEMORY_TIGHT))
 left_over = Sign(
     # The driver lists no process, and holds at most 0.6 GiB itself on a large card.
@@ -158,6 +155,7 @@ pcie_carries = Sign(
     )
 )
 links_carry = nvlink_carries | pcie_carries
+waits_for_a_rank = has_ranks_or_held_gpus & spins & light & no_memory_traffic & ~links_carry
 # Packet headers and gaps take 30 % of what a link can carry. A dmon log does not show the link, so
 # 16 lanes of PCIe 3 are assumed.
 link_full = Sign(

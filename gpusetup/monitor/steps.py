@@ -73,8 +73,6 @@ STEPS: dict[str, StepRule] = {
         "reboot so that the repair is made, look for Xid 48, 63 and 94 in the kernel log, and run "
         "`gpusetup doctor`. If it happens again, replace the card",
         "sudo dmesg -T | grep -iE 'nvrm|xid'"),
-    "record-longer": StepRule(
-        "Watch for at least a minute while it works", "gpusetup monitor 60"),
     "larger-work": StepRule(
         "Give the GPU more work at once: use a larger batch", BENCHMARK, ~s.memory_high),
     "compile-or-graphs": StepRule(
@@ -108,7 +106,7 @@ STEPS: dict[str, StepRule] = {
         "sudo dmesg -T | grep -iE 'killed process|xid'"),
     "see-whose-they-are": StepRule(
         "Are all of these programs yours? If not, or if one is left over from an earlier run, end "
-        "it or use another GPU", ON_THE_GPU),
+        "it or use another GPU", ON_THE_GPU, s.shared_by_programs),
     "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "

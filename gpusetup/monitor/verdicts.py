@@ -36,6 +36,7 @@ IN_BURSTS = (
     "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, at rest in "
     "{work.quiet_share} % of the samples)"
 )
+WELL = "{well_used}{nothing_slows_it_down}"
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
 NO_CPU = (
     "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
@@ -57,7 +58,7 @@ CASES: tuple[VerdictCase, ...] = (
          s.fills_soon & ~s.server,
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
-         (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server,
+         s.failed & s.full_at_the_end & ~s.server,
          MEMORY_IN_USE, margin),
     VerdictCase("memory-tight", "host-memory",
          s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
@@ -76,9 +77,18 @@ CASES: tuple[VerdictCase, ...] = (
          s.used_by_others & s.busy,
          "{worked}, but other processes compute on it too",
          ("free-the-card",)),
+    # One output of nvidia-smi shows how much a GPU works, but not why.
+    VerdictCase("memory-tight", "margin",
+         s.one_reading & s.memory_full & ~s.server,
+         MEMORY_IN_USE, margin),
+    VerdictCase("bursty", "one-reading",
+         s.one_reading & partly,
+         "{well_used}{holders}; one reading shows how much it works, not why",
+         ("see-whose-they-are", "watch-the-command")),
+    VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
     VerdictCase("communication-bound", "hang",
-         s.has_ranks_or_held_gpus & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
+         s.waits_for_a_rank,
          "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
          "collective for another rank", waits_where),
     VerdictCase("communication-bound", "host",
@@ -167,12 +177,15 @@ CASES: tuple[VerdictCase, ...] = (
          "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "
          "while its memory was still in use", waits_where),
     VerdictCase("good", "",
-         Sign(lambda subject: True), "{well_used}{nothing_slows_it_down}"),
+         Sign(lambda subject: True), WELL),
 )  # fmt: skip
 
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
 IDLE = "{each_gpu}utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
+ONE_IDLE = "{each_gpu}utilisation {highest_use} %{held_memory}: nothing ran at that moment"
 IDLE_CASES: tuple[VerdictCase, ...] = (
+    VerdictCase("idle", "one-reading", s.one_reading & held, ONE_IDLE, ("watch-the-command",)),
+    VerdictCase("idle", "one-reading", s.one_reading, ONE_IDLE, ("see-whether-torch-can",)),
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),

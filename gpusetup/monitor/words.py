@@ -65,6 +65,11 @@ def labels(gpus: Iterable[GpuRun]) -> str:
     return ", ".join(gpu.label for gpu in gpus)
 
 
+def about(gpus: Iterable[GpuRun], words: str) -> str:
+    """The words after the names of these GPUs; some sentences name their GPU themselves."""
+    return words if words.startswith("GPU ") else f"GPU {labels(gpus)}: {words}"
+
+
 # --- the GPU's work -------------------------------------------------------------------------------
 
 

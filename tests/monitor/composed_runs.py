@@ -145,7 +145,7 @@ HELD: dict[str, Any] = {"processes": lambda at: [{"pid": 1, "name": "python", "k
 EMPTY: dict[str, Any] = {"processes": lambda at: [], "memory": 0.1}
 RANKS = tree(100, helpers=300, gpu_processes=4, cores=64)
 HUNG = gpu(
-    then(110, 96, 100), weight=then(110, 0.85, 0.08),
+    then(110, 96, 100), weight=then(110, 0.85, 0.08), memory_busy_percent=then(110, 40, 0),
     nvlink_rx_bytes_per_second=then(110, 8e10, 0), nvlink_tx_bytes_per_second=then(110, 8e10, 0),
 )  # fmt: skip
 LAPTOP = gpu(
