@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import fmean
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
-    ThinnedMoments,
     Work,
     below,
     is_quiet,
@@ -25,8 +24,6 @@ from gpusetup.monitor.work import (
     work_of,
 )
 
-START, WORK, PAUSE = "start", "work", "pause"
-"""The possible phases of a moment. The phase is empty until it is known."""
 LAST_SAMPLES = 5
 """How many memory samples count as recent, because freeing memory may take several samples."""
 
@@ -67,73 +64,21 @@ class MemoryShare(NamedTuple):
 
 
 class GpuRun:
-    """What one GPU did in a run. It first collects the GPU's samples in limited memory, and finds
-    out when the GPU worked or paused; the figures are computed when all samples are there."""
+    """What one GPU did in a run, according to its samples."""
 
-    def __init__(self, first: GpuSample) -> None:
-        self.first = self.latest = first
-        """The first sample, and the last one in which the GPU was not lost."""
-        self.label, self.name = str(first.index), first.name
-        self.moments = ThinnedMoments()
-        self.all_pauses: list[tuple[float, float]] = []
-        """For each pause, the second when it began and its length in seconds."""
-        self.quiet_since: float | None = None
-        self.has_worked = False
-        self.lost_at: str | None = None
-        self.lost_since = 0.0
+    def __init__(self, rows: Sequence[Moment]) -> None:
+        self.rows = rows
+        self.first = rows[0].gpu
+        self.label, self.name = str(self.first.index), self.first.name
+        present = [row.gpu for row in rows if not row.gpu.lost]
+        self.latest = present[-1] if present else self.first
+        """The last sample in which the GPU was not lost."""
+        # A GPU may be lost, come back, and be lost again; the latest loss counts.
+        lost = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
+        self.lost_at = lost[-1].sample.at if lost else None
+        self.lost_since = lost[-1].seconds if lost else 0.0
         """Seconds after the start of the run."""
-
-    def add(self, gpu: GpuSample, sample: Sample) -> None:
-        """Add the GPU's next sample."""
-        gpu = with_use_of_its_processes(gpu, self.latest)
-        moment = Moment(gpu, sample)
-        self.moments.add(moment)
-        if gpu.lost:
-            # A GPU may be lost, come back, and be lost again; the start of the latest loss counts.
-            if self.lost_at is None:
-                self.lost_since = sample.seconds
-            self.lost_at = self.lost_at or sample.at
-        else:
-            self.lost_at = None
-            self.latest = gpu
-        if gpu.utilization_percent is not None:
-            # NVML's value covers up to one second before the sample, so any work that it shows for
-            # an empty GPU (without processes, and with less memory in use than any CUDA program
-            # needs) has already ended.
-            is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
-            self._note_use(moment, 0.0 if is_empty else gpu.utilization_percent)
-
-    def _note_use(self, moment: Moment, use: float) -> None:
-        """Record whether the GPU works at this moment."""
-        if use <= marks.QUIET:
-            if self.quiet_since is None:
-                self.quiet_since = moment.seconds
-            return
-        if self.quiet_since is not None:
-            self._end_quiet_stretch(self.quiet_since, moment.seconds)
-            self.quiet_since = None
-        moment.phase = WORK
-        self.has_worked = True
-
-    def _end_quiet_stretch(self, since: float, until: float) -> None:
-        """Decide what a quiet stretch was, now that work follows it: the start-up, a short stutter
-        (counted as work) or a pause."""
-        length = until - since
-        if not self.has_worked:
-            phase = START
-        elif length < marks.PAUSE_SECONDS:
-            phase = WORK
-        else:
-            phase = PAUSE
-            self.all_pauses.append((since, length))
-        for row in reversed(self.moments.all()):
-            if row.seconds < since:
-                break
-            row.phase = phase
-
-    @cached_property
-    def rows(self) -> list[Moment]:
-        return self.moments.all()
+        self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
 
     @cached_property
     def utilization(self) -> float | None:
@@ -150,18 +95,41 @@ class GpuRun:
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
-        measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
-        # Quiet samples have no phase until work follows them; only then do they become a pause.
-        body = [row for row in measured if row.phase in (WORK, PAUSE)]
+        at_work = [place for place, row in enumerate(self.measured) if not is_quiet(row.gpu)]
+        if not at_work:
+            return Parts(work=None, work_and_pauses=None, paused=None, pauses=(), start=0.0)
+        body = self.measured[at_work[0] : at_work[-1] + 1]
         body = body[warm_up(body) :]
-        judged_from = body[0].seconds if body else 0.0
+        work: list[Moment] = []
+        paused: list[Moment] = []
+        quiet: list[Moment] = []
+        pauses = []
+        for row in body:
+            if is_quiet(row.gpu):
+                quiet.append(row)
+                continue
+            # Now that work follows, a quiet stretch was a pause, or a short stutter of the work.
+            length = row.seconds - quiet[0].seconds if quiet else 0.0
+            if length >= marks.PAUSE_SECONDS:
+                pauses.append(length)
+                paused += quiet
+            else:
+                work += quiet
+            quiet = []
+            work.append(row)
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK]),
+            work=work_of(work),
             work_and_pauses=work_of(body),
-            paused=work_of([row for row in body if row.phase != WORK]),
-            pauses=[length for since, length in self.all_pauses if since >= judged_from],
-            start=judged_from - measured[0].seconds if body else 0.0,
+            paused=work_of(paused),
+            pauses=pauses,
+            start=body[0].seconds - self.measured[0].seconds,
         )
+
+    @cached_property
+    def quiet_since(self) -> float | None:
+        """The second from which the GPU did nothing until the end; None if it worked at the end."""
+        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
+        return quiet[-1].seconds if quiet else None
 
     @property
     def judged(self) -> Work | None:
@@ -184,10 +152,9 @@ class GpuRun:
     @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
-        since = self.quiet_since
-        if since is None or not self.has_worked:
+        if self.quiet_since is None or self.parts.work is None:
             return 0.0
-        return self.rows[-1].seconds - since
+        return self.rows[-1].seconds - self.quiet_since
 
     @cached_property
     def ended_at(self) -> float | None:
@@ -268,14 +235,30 @@ class GpuRun:
         return [row.gpu for row in self.rows if first <= row.seconds <= last]
 
 
+def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
+    """What each GPU did in a run with these samples. A GPU may appear later, because nvidia-smi
+    leaves out GPUs that do not respond."""
+    rows: dict[int, list[Moment]] = {}
+    for sample in samples:
+        for gpu in sample.gpus:
+            earlier = rows.setdefault(gpu.index, [])
+            before = earlier[-1].gpu if earlier else gpu
+            earlier.append(Moment(with_use_of_its_processes(gpu, before), sample))
+    return tuple(map(GpuRun, rows.values()))
+
+
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
-    that shows no work; otherwise unchanged.
+    that shows no work; otherwise unchanged. A GPU without a process does no work.
 
     A GPU's counter only looks at short moments: an H100 (driver 580) that computed for 50 ms out of
     every 200 ms reported 0 %, while the same driver reported 25 % for its process.
     """
     own_use = gpu.utilization_percent
+    # NVML's value covers up to one second before the sample, so any work that it shows for an empty
+    # GPU (with less memory in use than any CUDA program needs) has already ended.
+    if own_use and gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY):
+        return replace(gpu, utilization_percent=0.0)
     if own_use is None or own_use > marks.QUIET:
         return gpu
     # A process's first value covers only its start: it was 85 % for a program that then did

@@ -41,7 +41,6 @@ YOUNG_SECONDS = 30.0  # s: a busy program that has run for less has only just be
 DESKTOP_MEMORY = 15.0  # %: GPU memory of a desktop, assumed if no processes are reported
 MANY_THREADS = 250.0  # % of a core: one process that uses more computes on many threads
 CPU_USED_UP = 88.0  # % of the cores that the command may use: above this they are used up
-NETWORK_RATE = 2e7  # bytes/s received: more than logs and metrics need
 WRITE_RATE = 5e7  # bytes/s written: a checkpoint rather than a log
 NVLINK_RATE = 2e10  # bytes/s over NVLink: a large exchange between GPUs
 PCIE_RATE = 4e9  # bytes/s over PCIe: more than batches of data need

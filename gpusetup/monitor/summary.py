@@ -52,18 +52,18 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
         notes=tuple(notes(run, judgement)),
         seconds=tally.seconds,
         samples=tally.samples,
-        gpus=tuple(map(gpu_summary, run.gpus)),
+        gpus=tuple(gpu_summary(gpu, run.samples) for gpu in run.gpus),
         machine=HostSample(**machine) if hosts else None,
     )
 
 
-def gpu_summary(gpu: GpuRun) -> GpuSummary:
+def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
     work = gpu.parts.work
     return GpuSummary(
         index=gpu.first.index,
         name=gpu.name,
         uuid=gpu.first.uuid,
-        samples=gpu.moments.count,
+        samples=samples,
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()

@@ -7,50 +7,29 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.documents import GpuSample, HostSample, Sample, TreeSample
 from gpusetup.monitor.marks import IDLE_POWER, QUIET
 
 
-class Moment:
+class Moment(NamedTuple):
     """One sample of a GPU, with what the command's processes and the machine did at that time."""
 
-    __slots__ = ("gpu", "host", "phase", "seconds", "tree")
+    gpu: GpuSample
+    sample: Sample
 
-    def __init__(self, gpu: GpuSample, sample: Sample) -> None:
-        self.gpu, self.tree, self.host = gpu, sample.tree, sample.host
-        self.seconds = sample.seconds
-        self.phase = ""
+    @property
+    def seconds(self) -> float:
+        return self.sample.seconds
 
+    @property
+    def tree(self) -> TreeSample | None:
+        return self.sample.tree
 
-MOST_MOMENTS = 1000
-"""How many moments of a run are kept, so that a run of days needs little memory."""
-
-
-class ThinnedMoments:
-    """Keeps every moment at first, later every second, every fourth and so on, so that fewer than
-    1000 are kept, spread evenly; the last one is always available."""
-
-    def __init__(self) -> None:
-        self._rows: list[Moment] = []
-        self.count = 0
-        # One row in this many is kept; the number doubles when there are too many rows.
-        self._every = 1
-
-    def add(self, row: Moment) -> None:
-        if self.count % self._every == 0:
-            self._rows.append(row)
-        self.last = row
-        self.count += 1
-        if len(self._rows) >= MOST_MOMENTS:
-            self._rows = self._rows[::2]
-            self._every *= 2
-
-    def all(self) -> list[Moment]:
-        """The kept moments, followed by the last one, because it shows how the run ended."""
-        rows = self._rows
-        return rows if not rows or rows[-1] is self.last else [*rows, self.last]
+    @property
+    def host(self) -> HostSample | None:
+        return self.sample.host
 
 
 class Mean:
