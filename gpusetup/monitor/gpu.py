@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise, takewhile
-from statistics import fmean
 from typing import NamedTuple
 
 from gpusetup.model.frozen import replace
@@ -39,7 +38,7 @@ class Parts(NamedTuple):
     pauses: Sequence[float]
     """The lengths of the pauses in seconds."""
     start: float
-    """Seconds before the GPU worked as it did later: start, loading and warm-up are not judged."""
+    """Seconds before the first work, which are not judged."""
 
     @property
     def pause_share(self) -> float:
@@ -99,7 +98,6 @@ class GpuRun:
         if not at_work:
             return Parts(work=None, work_and_pauses=None, paused=None, pauses=(), start=0.0)
         body = self.measured[at_work[0] : at_work[-1] + 1]
-        body = body[warm_up(body) :]
         work: list[Moment] = []
         paused: list[Moment] = []
         quiet: list[Moment] = []
@@ -285,31 +283,3 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     # that.
     least = min(later - earlier for earlier, later in pairwise(quarters))
     return growth >= marks.LEAK_GROWTH and least >= growth / 12
-
-
-# --- the start ------------------------------------------------------------------------------------
-
-
-WARM_UP_CHUNKS = 64
-"""How many parts a run is divided into when we look for a warm-up."""
-LEAST_WARM_UP_SAMPLES = 3
-"""The shortest warm-up; in fewer samples, low utilisation may be chance."""
-
-
-def warm_up(body: Sequence[Moment]) -> int:
-    """How many samples at the start the GPU works much less than later, for example while the
-    program compiles, or loads its data after it moved its model to the GPU; 0 if there are none."""
-    length = len(body) // WARM_UP_CHUNKS + 1
-    uses = [or_zero(row.gpu.utilization_percent) for row in body]
-    levels = [fmean(uses[begin : begin + length]) for begin in range(0, len(uses), length)]
-    if not levels:
-        return 0
-    # The second half of the run shows how the GPU works when it is warm.
-    usual = percentile(levels[len(levels) // 2 :], 50)
-    warm_level = usual * marks.WARMED_UP_USE
-    warm_from = next((place for place, level in enumerate(levels) if level >= warm_level), 0)
-    samples = warm_from * length
-    is_plausible = LEAST_WARM_UP_SAMPLES <= samples <= len(uses) * marks.LONGEST_WARM_UP / 100
-    if not is_plausible or fmean(levels[:warm_from]) >= usual * marks.WARM_UP_USE:
-        return 0
-    return samples

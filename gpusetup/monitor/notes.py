@@ -35,7 +35,7 @@ NOTES: tuple[tuple[Sign, str, str], ...] = (
      "`gpusetup tune --batch-size` finds the largest", ""),
     (s.hot, "{gpu.heat} °C, more than 85 °C: improve the cooling", ""),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
-     "the first {gpu.parts.start} s, with less work than later, are not counted", ""),
+     "the first {gpu.parts.start} s, without work, are not counted", ""),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}", ""),
 )  # fmt: skip
 """Notes on a GPU that worked: the condition, the sentence, and the id of the next step if the user
