@@ -15,6 +15,7 @@ from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
     Work,
+    at_least,
     below,
     is_quiet,
     mean,
@@ -34,7 +35,6 @@ class Parts(NamedTuple):
     """The work from first to last, without the start and the pauses."""
     work_and_pauses: Work | None
     """The same as `work`, but including the pauses."""
-    paused: Work | None
     pauses: Sequence[float]
     """The lengths of the pauses in seconds."""
     start: float
@@ -43,9 +43,9 @@ class Parts(NamedTuple):
     @property
     def pause_share(self) -> float:
         """The percentage of samples between the first and the last work in which the GPU paused."""
-        if not self.paused or not self.work_and_pauses:
+        if not self.work or not self.work_and_pauses:
             return 0.0
-        return self.paused.samples / self.work_and_pauses.samples * 100
+        return 100 - self.work.samples / self.work_and_pauses.samples * 100
 
 
 class MemoryShare(NamedTuple):
@@ -96,10 +96,9 @@ class GpuRun:
         """The run, split into parts. The start counts neither as work nor as a pause."""
         at_work = [place for place, row in enumerate(self.measured) if not is_quiet(row.gpu)]
         if not at_work:
-            return Parts(work=None, work_and_pauses=None, paused=None, pauses=(), start=0.0)
+            return Parts(work=None, work_and_pauses=None, pauses=(), start=0.0)
         body = self.measured[at_work[0] : at_work[-1] + 1]
         work: list[Moment] = []
-        paused: list[Moment] = []
         quiet: list[Moment] = []
         pauses = []
         for row in body:
@@ -110,15 +109,12 @@ class GpuRun:
             length = row.seconds - quiet[0].seconds if quiet else 0.0
             if length >= marks.PAUSE_SECONDS:
                 pauses.append(length)
-                paused += quiet
-            else:
-                work += quiet
+                quiet = []
+            work += [*quiet, row]
             quiet = []
-            work.append(row)
         return Parts(
             work=work_of(work),
             work_and_pauses=work_of(body),
-            paused=work_of(paused),
             pauses=pauses,
             start=body[0].seconds - self.measured[0].seconds,
         )
@@ -154,21 +150,13 @@ class GpuRun:
             return 0.0
         return self.rows[-1].seconds - self.quiet_since
 
-    @cached_property
-    def ended_at(self) -> float | None:
-        """The second at which the last process freed the GPU's memory, after which the GPU did
-        nothing; None if the recording does not show such an end."""
-        present = [row.gpu for row in self.rows if not row.gpu.lost]
-        used = [gpu.memory_used_bytes for gpu in present if gpu.memory_used_bytes is not None]
-        if not used:
-            return None
-        free = float(marks.EMPTY_MEMORY)
-        # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.
-        first = present[0]
-        if is_quiet(first) and or_zero(first.memory_percent) < marks.DESKTOP_MEMORY:
-            free = max(free, used[0] * 1.1)
-        was_in_use = max(used) >= free + marks.CUDA_CONTEXT
-        return self.quiet_since if was_in_use and used[-1] <= free else None
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a process still computes on the GPU at the end or, if no processes are listed,
+        whether more memory is in use than a desktop needs."""
+        if self.latest.processes is not None:
+            return not all(map(is_display, self.latest.processes))
+        return at_least(self.latest.memory_percent, marks.DESKTOP_MEMORY)
 
     @cached_property
     def memory(self) -> MemoryShare:
@@ -224,12 +212,12 @@ class GpuRun:
         return bool(self.holders) if lists_them else None
 
     def counted_samples(self) -> list[GpuSample]:
-        """The samples that the figures of the summary are about: without the start, and without the
-        time after its process ended, if the GPU did more than run stray kernels."""
+        """The samples that the figures of the summary are about: from the first to the last work,
+        if the GPU did more than run stray kernels."""
         first, last = self.rows[0].seconds, self.rows[-1].seconds
         if self.worked:
             first += self.parts.start
-            last = last if self.ended_at is None else self.ended_at
+            last = last if self.quiet_since is None else self.quiet_since
         return [row.gpu for row in self.rows if first <= row.seconds <= last]
 
 

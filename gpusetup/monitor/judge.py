@@ -16,9 +16,9 @@ from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.notes import noted
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
+from gpusetup.monitor.verdicts import HANG, ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import about, filled, labels
-from gpusetup.monitor.work import Work, is_quiet, or_zero, work_of
+from gpusetup.monitor.work import Work, is_quiet, or_zero
 
 
 class Judgement(NamedTuple):
@@ -97,11 +97,9 @@ def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> J
 
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
-    """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the command's
-    other GPUs kept working and never needed it."""
+    """The verdict on a run in which a GPU was lost; None if no GPU was lost."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    others_suffice = run.command is not None and run.at_work
-    if not lost or (others_suffice and not any(gpu.worked for gpu in lost)):
+    if not lost:
         return None
     since = min(gpu.lost_since for gpu in lost)
     first = [gpu for gpu in lost if gpu.lost_since == since]
@@ -165,31 +163,18 @@ def idle(run: WatchedRun) -> Judgement | None:
 def hang(run: WatchedRun) -> Judgement | None:
     """The verdict on a job that did not end well and whose GPUs only waited for another rank at the
     end, although they worked before; None for any other."""
-    working = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    hanging = [gpu for gpu in working if hangs_at_the_end(run, gpu)]
-    # A GPU that still works may only save a checkpoint while the others wait for it.
-    are_others_at_rest = all(
-        gpu in hanging or gpu.seconds_after_work >= marks.HANG_SECONDS for gpu in working
-    )
-    if run.exit == 0 or not hanging or not are_others_at_rest:
+    ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if gpu.lost_at is None]
+    if run.exit == 0 or not ends or not all(map(s.waits_for_a_rank, ends)):
         return None
-    words = (
-        f"the job has made no progress for {marks.HANG_SECONDS:.0f} s or more: GPU "
-        f"{labels(hanging)} looked busy, and no data moved: a rank waits in a collective "
-        "for another rank"
-    )
-    return Judgement("communication-bound", "hang", words, ("see-where-it-waits",))
+    return of_case(HANG, ends[0])
 
 
-def hangs_at_the_end(run: WatchedRun, gpu: GpuRun) -> bool:
-    """Whether the GPU only waited for another rank in the last `HANG_SECONDS` of its work."""
+def last_work(gpu: GpuRun) -> Work:
+    """The last `HANG_SECONDS` of a GPU's work."""
+    rows = [row for row in gpu.rows if not is_quiet(row.gpu)]
     # The last two samples may show work, because a process that is killed may still run kernels.
-    rows = [row for row in gpu.rows if not is_quiet(row.gpu)][:-2]
-    since = rows[-1].seconds - marks.HANG_SECONDS if rows else 0.0
-    last = work_of([row for row in rows if row.seconds >= since])
-    if last is None or rows[0].seconds > since:
-        return False
-    return s.waits_for_a_rank(Subject(run, gpu, last))
+    rows = rows[:-2] or rows
+    return Work([row for row in rows if row.seconds >= rows[-1].seconds - marks.HANG_SECONDS])
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (

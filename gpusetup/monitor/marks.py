@@ -30,7 +30,6 @@ MEMORY_FULL = 98.0  # %: at or above this, memory is full and the next allocatio
 LEAK_GROWTH = 20.0  # points: memory that grows by this much, all the time, is a leak
 IDLE_POWER = 12.0  # % of its power limit: what an idle card draws
 LIGHT_POWER = 35.0  # % of the power limit, in addition to idle power: a smaller draw is light work
-POWER_LEFT = 75.0  # % of its limit: a card that draws less could draw more
 CUDA_CONTEXT = (
     200 << 20
 )  # bytes: more GPU memory than this shows that a process has begun to use the GPU
@@ -38,7 +37,6 @@ YOUNG_SECONDS = 30.0  # s: a busy program that has run for less has only just be
 DESKTOP_MEMORY = 15.0  # %: GPU memory of a desktop, assumed if no processes are reported
 MANY_THREADS = 250.0  # % of a core: one process that uses more computes on many threads
 CPU_USED_UP = 88.0  # % of the cores that the command may use: above this they are used up
-WRITE_RATE = 5e7  # bytes/s written: a checkpoint rather than a log
 NVLINK_RATE = 2e10  # bytes/s over NVLink: a large exchange between GPUs
 PCIE_RATE = 4e9  # bytes/s over PCIe: more than batches of data need
 HANG_SECONDS = 40.0  # s: a stretch without progress is a hang if it is this long

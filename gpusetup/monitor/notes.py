@@ -10,7 +10,6 @@ from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.steps import WORKERS_HELP
 from gpusetup.monitor.words import about, filled
 from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}", "find-the-leak"),
     (s.work_ended,
-     "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory ({most_memory}) was "
-     "freed: the process ended", "see-how-it-ended"),
+     "its work ended at second {gpu.quiet_since} of {run.seconds}, and its memory was freed: the "
+     "process ended", "see-how-it-ended"),
     (s.shared_by_programs,
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),
@@ -74,30 +73,18 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
 
 # --- the acceleration guide's advice --------------------------------------------------------------
 
-STARVED = ("workers", "by-itself", "each-step")
-"""Causes of an input-starved run against which more loader workers help."""
-has_room = Sign(
-    # Unknown memory counts as empty.
-    lambda subject: all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in subject.run.gpus)
-)
+UNKNOWN_CAUSES = ("short-pieces", "one-reading")
+"""Causes of a verdict that only say how much the GPU works, so that any of the advice may help."""
 
 
 def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     """The acceleration guide's three pieces of advice for a training whose GPU works less than half
-    of the time, without what does not help here."""
-    if judgement.verdict in ("uneven", "faulty"):
-        return ()
-    subject, verdict, cause = judgement.subject, judgement.verdict, judgement.cause
+    of the time for an unknown reason; a known reason has its own next step."""
     lowest = min((one.work.utilization for one in run.subjects), default=100.0)
-    if subject is None or run.kind not in ("training", "") or lowest >= marks.LOW:
+    is_unknown = judgement.cause in UNKNOWN_CAUSES
+    if not is_unknown or run.kind not in ("training", "") or lowest >= marks.LOW:
         return ()
-    # If the cause is unknown, any of the three may help.
-    is_unknown = cause in ("short-pieces", "one-reading")
-    launches = verdict == "launch-bound" or is_unknown
-    loads = (verdict == "input-starved" and cause in STARVED) or is_unknown
-    rows = (
-        (LARGER_BATCH, launches and has_room(subject)),
-        (MORE_WORKERS, loads and WORKERS_HELP(subject)),
-        (MIXED_PRECISION, launches),
-    )
-    return tuple(text.format(workers=run.useful_workers) for text, fits in rows if fits)
+    # Unknown memory counts as empty.
+    has_room = all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in run.gpus)
+    loader = MORE_WORKERS.format(workers=run.useful_workers)
+    return (*((LARGER_BATCH,) if has_room else ()), loader, MIXED_PRECISION)

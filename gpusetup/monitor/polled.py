@@ -29,7 +29,6 @@ BASIC_FIELDS = (
 FIELDS = (
     *BASIC_FIELDS,
     *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
-    *("pcie.link.gen.current", "pcie.link.width.current"),
 )
 """Fields that are tried first: nvidia-smi rejects a whole query with a field that it does not know.
 """

@@ -69,20 +69,18 @@ gaps = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
 
 @Sign
 def rests_at_the_end(subject: Subject) -> bool:
-    """Whether the GPU did nothing at the end of the recording for a minute or a large part of it,
-    much longer than in its pauses, while its memory is still in use."""
+    """Whether the GPU did nothing at the end of the recording, for much longer than in its pauses,
+    while its memory is still in use."""
     rest = subject.gpu.seconds_after_work
-    is_much = rest >= 10.0 and at_least(percent(rest, subject.run.seconds), marks.PAUSE_SHARE)
-    is_long = (is_much or rest >= 60.0) and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
-    is_open = subject.run.exit is None and subject.gpu.ended_at is None
-    return is_long and is_open and subject.run.held(subject.gpu)
+    is_long = rest >= marks.HANG_SECONDS and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
+    return is_long and subject.run.exit is None and subject.gpu.holds_memory
 
 
 @Sign
 def work_ended(subject: Subject) -> bool:
     """Whether the process ended long before the recording did, with an unknown exit code."""
     is_over = subject.gpu.seconds_after_work >= marks.PAUSE_SECONDS
-    return is_over and subject.run.exit is None and subject.gpu.ended_at is not None
+    return is_over and subject.run.exit is None and not subject.gpu.holds_memory
 
 
 # --- the GPU's memory -----------------------------------------------------------------------------
@@ -204,16 +202,6 @@ def others_full(subject: Subject) -> bool:
     return machine_is_busy and others_use_much and wants_cpu and not waits_for_data
 
 
-computes_in_pauses = Sign(
-    lambda s: (
-        s.gpu.parts.paused is not None and at_least(s.gpu.parts.paused.busiest_cpu, marks.CORE_FULL)
-    )
-)
-writes_in_pauses = Sign(
-    lambda s: (
-        s.gpu.parts.paused is not None and at_least(s.gpu.parts.paused.write_rate, marks.WRITE_RATE)
-    )
-)
 # All read calls count, because reading a data set from the page cache also takes time.
 reads_nothing = Sign(lambda s: below(s.work.input_rate, marks.READ_RATE))
 # If a data set is in the process's own memory, its batches are visible only as PCIe traffic.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpusetup.child_scripts.nvml_fields import LANE_BYTES, THROTTLE_REASONS
+from gpusetup.child_scripts.nvml_fields import THROTTLE_REASONS
 from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
@@ -79,13 +79,8 @@ SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
 
 
 def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
-    """The sample with these values, as far as a sample has them, and what its PCIe link can
-    carry."""
+    """The sample with these values, as far as a sample has them."""
     known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
-    generation, lanes = values.get("pcie_generation"), values.get("pcie_width")
-    # The rate is unknown if the generation is newer than the table.
-    if generation and lanes and 0 < generation < len(LANE_BYTES):
-        known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
     faults = [words.format(values[name]) for name, words in FAULTS.items() if values.get(name)]
     known["fault"] = ", ".join(faults) or None
     return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
@@ -266,27 +261,21 @@ def date_of(line: str) -> datetime | None:
 BEGINS_QUERY = re.compile("NVSMI LOG")
 
 
-def texts(
-    lines: Iterable[str], begins: re.Pattern[str], *, dated_above: bool
-) -> Iterator[tuple[datetime | None, str]]:
-    """Yields the text of each moment with its time; `begins` recognises the first line of a moment.
-
-    Lines above the first of these are a text as well, because a table may lack its banner; usually
-    it shows no GPU. `dated_above`: whether the time stands above that line (in the table), or below
-    it.
-    """
+def texts(lines: Iterable[str], begins: re.Pattern[str]) -> Iterator[tuple[datetime | None, str]]:
+    """Yields the text of each moment with its time; `begins` recognises the first line of a moment,
+    below which (in `-q`) or above which (in the table, as a line of its own) is the time. A text
+    may lack its first line, as in a table without its banner."""
     moment: list[str] = []
     time: datetime | None = None
-    last_date: datetime | None = None
+    has_begun = False
     for line in lines:
-        if begins.search(line):
-            if moment:
-                yield time, "".join(moment)
-            moment, time = [], last_date if dated_above else None
+        is_first = begins.search(line) is not None
         date = date_of(line)
-        last_date = date or last_date
-        if not dated_above:
-            time = time or date
+        if has_begun and (is_first or (date and SMI_DATE.match(line))):
+            yield time, "".join(moment)
+            moment, time, has_begun = [], None, False
+        has_begun = has_begun or is_first
+        time = time or date
         if len(moment) < MOST_LINES_OF_A_MOMENT:
             moment.append(line)
     if moment:
@@ -295,7 +284,7 @@ def texts(
 
 def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
-    for time, text in texts(lines, SMI_VERSION, dated_above=True):
+    for time, text in texts(lines, SMI_VERSION):
         processes = processes_of(text) or {}
         gpus = []
         for row in gpu_rows(text):
@@ -306,7 +295,7 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
-    for time, text in texts(lines, BEGINS_QUERY, dated_above=False):
+    for time, text in texts(lines, BEGINS_QUERY):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = []
@@ -337,13 +326,14 @@ def uses_of(processes: Iterable[GpuProcess]) -> tuple[ProcessUse, ...] | None:
 # --- GPUs that nvidia-smi can no longer read ------------------------------------------------------
 
 LOST = re.compile(
-    r"unable to determine the device handle for gpu\s*"
-    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?"
+    r"unable to determine the device handle for gpu\s*(?:(?P<index>\d{1,3})\s*:\s)?"
     r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
     re.I,
 )
 """Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
 initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
+LONGEST_PROBLEM = 200
+"""How many characters of such a line are shown."""
 
 
 def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
@@ -366,13 +356,10 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
     loss = LOST.search(last_line)
     if loss is None or not seen:
         return
-    # Without an index, the line may be about any GPU.
-    named = {int(loss["index"])} if loss["index"] else set()
-    bus_address = (loss["bus"] or "").rstrip(":.")
-    place = f"the GPU at {bus_address}" if bus_address else "this GPU"
-    problem = f"nvidia-smi can no longer read {place}"
-    # nvidia-smi can no longer read the other GPUs either, if it prints nothing but this line.
-    gpus = (seen[one] for one in sorted(named & seen.keys() or seen))
+    # Without an index, the line may be about any GPU. nvidia-smi cannot read the other GPUs either.
+    named = {int(loss["index"] or -1)} & seen.keys()
+    problem = last_line.strip()[:LONGEST_PROBLEM]
+    gpus = (seen[one] for one in sorted(named or seen))
     yield Sample(
         at="",
         seconds=seconds + interval,

@@ -74,14 +74,13 @@ STEPS: dict[str, StepRule] = {
         "`gpusetup doctor`. If it happens again, replace the card",
         "sudo dmesg -T | grep -iE 'nvrm|xid'"),
     "larger-work": StepRule(
-        "Give the GPU more work at once: use a larger batch", BENCHMARK, ~s.memory_high),
+        "Give the GPU more work at once: a larger batch or, without a training, more requests or "
+        "runs at the same time", BENCHMARK, ~s.memory_high),
     "compile-or-graphs": StepRule(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
-    "more-in-parallel": StepRule(
-        "Give the GPU more work at once: a larger problem, more requests together, or several runs "
-        "at the same time (MPS)", None, s.no_training),
     "fewer-bytes": StepRule(
-        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
+        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps; for a "
+        "model that answers, more requests at once",
         BENCHMARK),
     "fewer-bytes-between-gpus": StepRule(
         "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
@@ -155,14 +154,11 @@ STEPS: dict[str, StepRule] = {
         "A pause between cells is normal. Write a slow cell to a script and watch the script "
         "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel",
         None, s.notebook),
-    "overlap-the-pauses": StepRule(
-        "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
-        "works, or run a second instance at the same time", None, s.no_training),
     "shorter-pauses": StepRule(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
-        "(torch.distributed.checkpoint.async_save)", None,
-        s.writes_in_pauses | s.computes_in_pauses | ~s.watched),
+        "(torch.distributed.checkpoint.async_save). Without a training: prepare the next piece "
+        "while the GPU works"),
     "use-the-other-gpus": StepRule(
         "GPU {unused} did nothing. If all GPUs are yours, train on all of them: start one process "
         "for each with torchrun (--nproc_per_node), and look at CUDA_VISIBLE_DEVICES", TORCHRUN),
@@ -171,13 +167,10 @@ STEPS: dict[str, StepRule] = {
         "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "
         "each (DDP with torchrun)",
         TORCHRUN),
-    "more-threads": StepRule(
-        "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
-        "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "
-        "is not used", "gpusetup doctor", ~s.cores_used_up),
     "use-a-gpu": StepRule(
-        "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
-        "used", "gpusetup doctor"),
+        "Find out whether torch can use a GPU of this machine. If there is none, compute on all "
+        "cores (OMP_NUM_THREADS, torch.set_num_threads) and load data in worker processes",
+        "gpusetup doctor"),
     "use-less-host-memory": StepRule(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
         "instead of lists of objects (each worker copies a list)", BY_MEMORY),

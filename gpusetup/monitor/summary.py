@@ -92,13 +92,12 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     )
 
 
-def replayed(documents: Iterable[Sample | Summary], *, exit_code: int) -> Summary:
-    """The summary of a recording of the monitor, whose command ended with this exit code. The
-    command and its epochs come from the summary that the recording contains."""
+def recorded_samples(documents: Iterable[Sample | Summary]) -> tuple[RunTally, Summary]:
+    """The samples of a recording, and the summary at its end, which tells its command."""
     tally, recorded = RunTally(), UNJUDGED
     for document in documents:
         if isinstance(document, Sample):
             tally.add(document)
         else:
             recorded = document
-    return summarise(tally, replace(recorded, exit=exit_code))
+    return tally, recorded

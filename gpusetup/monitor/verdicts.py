@@ -29,7 +29,7 @@ starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
 waits_for_a_user = s.server | s.notebook
-small = ("more-in-parallel", "larger-work", "compile-or-graphs")
+small = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
@@ -52,6 +52,11 @@ def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
     return VerdictCase("throttled", cause, proof, f"{{slowed}}{figures}; {{sm_clock}}", steps)
 
 
+HANG = VerdictCase(
+    "communication-bound", "hang", s.waits_for_a_rank,
+    "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
+    "collective for another rank", waits_where,
+)  # fmt: skip
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
@@ -65,7 +70,7 @@ CASES: tuple[VerdictCase, ...] = (
          "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
     # The clocks are throttled.
     throttled_by("heat", ", at {gpu.heat} °C", "cool"),
-    throttled_by("supply", "{watts_and_limit}", "plug-it-in", "check-the-supply"),
+    throttled_by("supply", "{watts_and_limit}", "check-the-supply"),
     throttled_by("lowered limit", "{watts_and_limit}", "raise-the-power-limit"),
     throttled_by("power limit", "{watts_and_limit}", "plug-it-in", "compare-the-power-limit"),
     throttled_by("low clocks", "", "unlock-the-clocks"),
@@ -87,10 +92,7 @@ CASES: tuple[VerdictCase, ...] = (
          ("see-whose-they-are", "watch-the-command")),
     VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
-    VerdictCase("communication-bound", "hang",
-         s.waits_for_a_rank,
-         "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
-         "collective for another rank", waits_where),
+    HANG,
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
@@ -107,9 +109,9 @@ CASES: tuple[VerdictCase, ...] = (
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
          (s.regular_pauses | (s.pauses_rule & s.watched))
-         & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads)),
-         "GPU {gpu.label} {paused}{in_pauses}",
-         ("overlap-the-pauses", "shorter-pauses", "see-where-it-waits")),
+         & ~(s.workers_full | s.blocked | s.reads),
+         "GPU {gpu.label} {paused}",
+         ("shorter-pauses",)),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
     VerdictCase("cpu-bound", "cores",
@@ -139,7 +141,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("cpu-bound", "computes",
          s.no_gpu & (s.cores_used_up | s.core_full),
          "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and neither a "
-         "loader nor a disk held it back", ("more-cores", "more-threads", "use-a-gpu")),
+         "loader nor a disk held it back", ("more-cores", "use-a-gpu")),
     VerdictCase("bursty", "waits",
          s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
     # A core is fully used, or kernels are launched too slowly.
@@ -171,7 +173,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
-         ("more-in-parallel", "fewer-bytes")),
+         ("fewer-bytes",)),
     VerdictCase("bursty", "hang",
          s.rests_at_the_end & ~waits_for_a_user,
          "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "

@@ -17,7 +17,7 @@ from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import highest, or_zero
+from gpusetup.monitor.work import or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -98,15 +98,6 @@ def paused(subject: Subject) -> str:
     return f"paused {times}, {parts.pause_share:.0f} % of its time, {longest:.0f} s at most"
 
 
-def in_pauses(subject: Subject) -> str:
-    """What the command did while the GPU paused."""
-    part = subject.gpu.parts.paused
-    if part is None or part.busiest_cpu is None:
-        return ""
-    words = f", while the process used {part.busiest_cpu:.0f} % of a core"
-    return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
-
-
 def rates(subject: Subject) -> str:
     """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
@@ -117,13 +108,9 @@ def rates(subject: Subject) -> str:
 
 
 def host_link(subject: Subject) -> str:
-    """What went over the GPU's PCIe link, and how much it can carry."""
-    work = subject.work
-    carries = "about as much as a link can carry"
-    if work.pcie_limit is not None:
-        carries = f"the link carries {megabytes(work.pcie_limit)} each way"
-    sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
-    return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
+    """What went over the GPU's PCIe link."""
+    sent, back = (megabytes(or_zero(it)) for it in (subject.work.pcie_in, subject.work.pcie_out))
+    return f"{sent} went to the GPU over PCIe and {back} back"
 
 
 def well_used(subject: Subject) -> str:
@@ -137,20 +124,14 @@ def well_used(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    """The end of a good run's sentence: throttle reasons in the figures that cost nothing, and
-    figures without which we cannot say that nothing slows the GPU down."""
-    work, latest = subject.work, subject.gpu.latest
-    known = {
-        "power": work.power_watts is not None,
-        "temperature": subject.gpu.heat is not None,
-        # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
-        "throttling": latest.throttle_reasons is not None or work.clock_most is not None,
-    }
+    """The end of a good run's sentence: throttle reasons in the figures that cost nothing, or that
+    nothing slows the GPU down, as far as the source reports it."""
     words = reasons_that_cost_little(subject.run) or ": nothing slows it down"
     if subject.gpu.parts.pause_share >= 1:
         words += f" between its pauses ({subject.gpu.parts.pause_share:.0f} % of its time)"
-    missing = ", ".join(name for name, is_known in known.items() if not is_known)
-    return f"{words}, as far as is reported (not reported: {missing})" if missing else words
+    # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
+    is_known = subject.gpu.latest.throttle_reasons is not None or subject.work.clock_most
+    return words if is_known else f"{words}, as far as is reported (not reported: throttling)"
 
 
 def reasons_that_cost_little(run: WatchedRun) -> str:
@@ -206,14 +187,6 @@ def memory_growth(subject: Subject) -> str:
     seconds = (100 - memory.peak) / (memory.peak - memory.first) * subject.run.seconds
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     return f"{words}: at this rate it is full in {length}"
-
-
-def most_memory(subject: Subject) -> str:
-    memory = subject.gpu.memory
-    if memory.p95 is not None:
-        return f"at most {memory.peak:.0f} % full"
-    used = highest(row.gpu.memory_used_bytes for row in subject.gpu.rows)
-    return f"at most {or_zero(used) / GIB:.1f} GiB"
 
 
 def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:
@@ -333,9 +306,9 @@ def watch_command(subject: Subject) -> str | None:
 
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
-    worked, at_power, paused, in_pauses, rates,
+    worked, at_power, paused, rates,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
-    watts_and_limit, memory_growth, most_memory, holders, held_memory, idle_cpu,
+    watts_and_limit, memory_growth, holders, held_memory, idle_cpu,
     others, for_loaders, config, script, pid,
     where_it_waits, watching, watch_command,
 )
