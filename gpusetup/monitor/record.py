@@ -78,7 +78,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
         if log:
             # The lines above may contain the time, or rows of other columns.
             rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning
-            return RecordedRun(smi_logs.with_losses(log, chain(rows, lines), interval), log)
+            return RecordedRun(log.samples(chain(rows, lines), interval), log)
     raise BadInput(f"{path} is not a recording of monitor or nvidia-smi", hint=FORMAT_HINT)
 
 

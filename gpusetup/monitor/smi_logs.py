@@ -40,6 +40,17 @@ LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
 """The GPUs at one time, which is None if the output does not tell it."""
 
 
+LOST = re.compile(
+    r"unable to determine the device handle for gpu\s*(?:(?P<index>\d{1,3})\s*:\s)?"
+    r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
+    re.I,
+)
+"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
+initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
+LONGEST_PROBLEM = 200
+"""How many characters of such a line are shown."""
+
+
 class SmiLog(NamedTuple):
     """One form of the output of nvidia-smi."""
 
@@ -48,16 +59,44 @@ class SmiLog(NamedTuple):
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
         """Yields a sample for each moment, at its own time or, if that is missing or not later than
-        the previous one (a clock that was set back), `interval` seconds after it."""
+        the previous one (a clock that was set back), `interval` seconds after it.
+
+        If the last line says that nvidia-smi can no longer read a GPU, this GPU is lost in one more
+        sample, or all of them if the line does not say which.
+        """
+        last_line = ""
+
+        def read_lines() -> Iterator[str]:
+            nonlocal last_line
+            for line in lines:
+                last_line = line if line.strip() else last_line
+                yield line
+
+        seen: dict[int, GpuSample] = {}
         start: datetime | None = None
         seconds = -interval
-        for time, gpus in self.moments(lines):
+        for time, gpus in self.moments(read_lines()):
             if not gpus:
                 continue
             start = start or time
             passed = (time - start).total_seconds() if time and start else 0.0
             seconds = passed if time and passed > seconds else seconds + interval
+            seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
+        if seen and (loss := LOST.search(last_line)):
+            # nvidia-smi cannot read the other GPUs either.
+            named = {int(loss["index"] or -1)} & seen.keys()
+            lost = tuple(
+                GpuSample(
+                    index=index,
+                    name=seen[index].name,
+                    uuid=seen[index].uuid,
+                    lost=True,
+                    problem=last_line.strip()[:LONGEST_PROBLEM],
+                )
+                for index in sorted(named or seen)
+            )
+            yield Sample(at="", seconds=seconds + interval, gpus=lost)
 
 
 def log_that_begins(line: str) -> SmiLog | None:
@@ -321,50 +360,3 @@ def uses_of(processes: Iterable[GpuProcess]) -> tuple[ProcessUse, ...] | None:
         for one in processes
     ]
     return tuple(uses) or None
-
-
-# --- GPUs that nvidia-smi can no longer read ------------------------------------------------------
-
-LOST = re.compile(
-    r"unable to determine the device handle for gpu\s*(?:(?P<index>\d{1,3})\s*:\s)?"
-    r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
-    re.I,
-)
-"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
-initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
-LONGEST_PROBLEM = 200
-"""How many characters of such a line are shown."""
-
-
-def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields the samples of a log and, if its last line says that nvidia-smi can no longer read a
-    GPU, a last sample in which this GPU is lost, or all of them if the line does not say which."""
-    last_line = ""
-
-    def rows() -> Iterator[str]:
-        nonlocal last_line
-        for line in lines:
-            last_line = line if line.strip() else last_line
-            yield line
-
-    seen: dict[int, GpuSample] = {}
-    seconds = 0.0
-    for sample in log.samples(rows(), interval):
-        seconds = sample.seconds
-        seen.update((gpu.index, gpu) for gpu in sample.gpus)
-        yield sample
-    loss = LOST.search(last_line)
-    if loss is None or not seen:
-        return
-    # Without an index, the line may be about any GPU. nvidia-smi cannot read the other GPUs either.
-    named = {int(loss["index"] or -1)} & seen.keys()
-    problem = last_line.strip()[:LONGEST_PROBLEM]
-    gpus = (seen[one] for one in sorted(named or seen))
-    yield Sample(
-        at="",
-        seconds=seconds + interval,
-        gpus=tuple(
-            GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=problem)
-            for gpu in gpus
-        ),
-    )

@@ -31,6 +31,10 @@ BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
 BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
 POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
+WATCH_IT = (
+    "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what the GPU "
+    "waits for"
+)
 
 # Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
 # (workers, pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation
@@ -61,8 +65,8 @@ STEPS: dict[str, StepRule] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "help-the-host": StepRule(
         "Load data with more workers (num_workers={run.useful_workers} or more{in_each_process}), "
-        "or give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
-        "{watch_command}"),
+        "or give the GPU more work in each launch (a larger batch, torch.compile). "
+        f"{WATCH_IT}", "gpusetup monitor --pid {pid}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
@@ -142,11 +146,12 @@ STEPS: dict[str, StepRule] = {
         "MIG, only NVIDIA's DCGM shows how busy an instance is: `dcgmi dmon -e "
         "1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "see-whether-torch-can": StepRule(
-        "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
+        "Nothing ran on the GPU: start your training, or check whether its torch can use the GPU",
+        "gpusetup doctor"),
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
-    "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
+    "watch-the-command": StepRule(WATCH_IT, "gpusetup monitor --pid {pid}", ~s.watched),
     "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
         "second service too"),

@@ -196,7 +196,7 @@ IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("idle", "computes", held & s.many_threads, IDLE, ("move-to-the-gpu",)),
     VerdictCase("idle", "held", held, IDLE, waits_where),
     VerdictCase("idle", "unused",
-         Sign(lambda subject: True), IDLE, ("watch-the-command", "see-whether-torch-can")),
+         Sign(lambda subject: True), IDLE, ("see-whether-torch-can",)),
 )  # fmt: skip
 
 ORDER = (

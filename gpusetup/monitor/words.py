@@ -267,41 +267,13 @@ def pid(subject: Subject) -> str | None:
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
+    words = "See where the process waits: while it runs, `py-spy dump` prints what it is doing"
     if not subject.run.launched and len(subject.run.gpus) <= 1:
-        how = "the command prints what it is doing now"
-        if pid(subject) is None:
-            how = "while it runs, `py-spy dump` with its pid prints what it is doing"
-        return f"See where the process waits: {how}"
+        return words
     return (
-        "See where the process waits. If there are several ranks, look at each: the rank that "
-        "waits elsewhere is the cause (`py-spy dump`). NCCL_DEBUG=INFO and "
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective"
+        f"{words}. If there are several ranks, look at each: the rank that waits elsewhere is the "
+        "cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective"
     )
-
-
-def watching(subject: Subject) -> str:
-    """What to run so that the monitor sees more than the GPU."""
-    run = subject.run
-    if run.command or run.at_work or run.is_reading:
-        return (
-            "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what "
-            "the GPU waits for"
-        )
-    return (
-        "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
-        "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
-    )
-
-
-def watch_command(subject: Subject) -> str | None:
-    """The command that also watches the processes of the command, or of the program on the GPU; if
-    nothing ran on the GPU, the one that says why."""
-    run = subject.run
-    if run.command:
-        return f"gpusetup monitor -- {' '.join(map(own_word, run.command))}"
-    if pid(subject):
-        return f"gpusetup monitor --pid {pid(subject)}"
-    return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
 # fmt: off
@@ -310,7 +282,7 @@ FUNCTIONS: tuple[Phrase, ...] = (
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu,
     others, for_loaders, config, script, pid,
-    where_it_waits, watching, watch_command,
+    where_it_waits,
 )
 # fmt: on
 PHRASES: dict[str, Phrase] = {
