@@ -30,9 +30,6 @@ MEMORY_FULL = 98.0  # %: at or above this, memory is full and the next allocatio
 LEAK_GROWTH = 20.0  # points: memory that grows by this much, all the time, is a leak
 IDLE_POWER = 12.0  # % of its power limit: what an idle card draws
 LIGHT_POWER = 35.0  # % of the power limit, in addition to idle power: a smaller draw is light work
-CUDA_CONTEXT = (
-    200 << 20
-)  # bytes: more GPU memory than this shows that a process has begun to use the GPU
 YOUNG_SECONDS = 30.0  # s: a busy program that has run for less has only just begun
 DESKTOP_MEMORY = 15.0  # %: GPU memory of a desktop, assumed if no processes are reported
 MANY_THREADS = 250.0  # % of a core: one process that uses more computes on many threads

@@ -90,8 +90,7 @@ class WatchedRun:
     def training_processes(self) -> int:
         """The number of processes that train: those that use a GPU or, if they were not counted,
         one for each GPU that works."""
-        at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
-        return self.ranks or max(1, len(at_work))
+        return self.ranks or max(1, len(self.at_work))
 
     @property
     def useful_workers(self) -> int:
@@ -204,11 +203,6 @@ class Subject:
         """The percentage of samples with work in which the throttle reason was active; 100 if only
         the temperature shows it, 0 if there is none."""
         return self.work.reasons.get(self.throttle.reason, 100.0) if self.throttle else 0.0
-
-    @property
-    def others_cpu(self) -> float:
-        """The CPU that programs other than the command use, in percent of one core."""
-        return or_zero(self.work.host_cpu) - or_zero(self.work.cpu)
 
     @property
     def cpu_share(self) -> float | None:

@@ -117,18 +117,6 @@ def lowers_the_clocks(cause: str) -> Sign:
     return Sign(lambda s: s.throttle is not None and s.throttle.cause == cause)
 
 
-@Sign
-def unexplained(subject: Subject) -> bool:
-    """Whether there is no known reason for low clocks: no throttle reason is reported, and the GPU
-    is not near its power limit, which some drivers do not report as a reason."""
-    reasons = subject.work.reasons.keys() - {"gpu_idle"}
-    return not (reasons or subject.throttle or or_zero(subject.work.power_share) >= 85.0)
-
-
-# Heavy work at the rated power limit also lowers the clock, but not as far.
-clocks_far_down = unexplained & Sign(
-    lambda s: s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS)
-)
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
@@ -187,19 +175,6 @@ blocked = Sign(lambda s: at_least(s.work.blocked, 0.5))
 failed = Sign(lambda s: bool(s.run.exit))
 # Without a GPU, the command is one process.
 enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * max(1, s.together))
-
-
-@Sign
-def others_full(subject: Subject) -> bool:
-    """Whether other programs use up the machine's CPU so that the command has to wait for it: 90 %
-    of all cores are busy, other programs use 30 % of them, and neither a disk nor resting workers
-    explain why the command waits."""
-    machine_is_busy = at_least(subject.work.host_share, 90.0)
-    others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
-    # A process that sleeps uses less than 5 % of a core, however busy the machine is.
-    wants_cpu = at_least(subject.work.cpu, 5.0)
-    waits_for_data = blocked(subject) or reads(subject) or workers_rest(subject)
-    return machine_is_busy and others_use_much and wants_cpu and not waits_for_data
 
 
 # All read calls count, because reading a data set from the page cache also takes time.

@@ -23,11 +23,10 @@ class StepRule(NamedTuple):
     when: Sign | None = None
 
 
-WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
+WORKERS_HELP = ~(s.cores_used_up | s.enough_workers)
 TUNE, BENCHMARK = "gpusetup tune {config}", "gpusetup tune {config} --benchmark"
 TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
-BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
 BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
 POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
@@ -52,9 +51,6 @@ STEPS: dict[str, StepRule] = {
     "more-cores": StepRule(
         "Give the command more CPU cores: it uses all {cores}", None,
         s.fewer_cores & s.cores_used_up),
-    "free-the-cpu": StepRule(
-        "End other programs: they use {others_cpu} % CPU of this machine's {run.host_cores} cores "
-        "(100 % is one core)", BY_CPU, s.others_full),
     "faster-storage": StepRule(
         "Move the data to a local disk or memory, in fewer and larger files"),
     "fetch-in-advance": StepRule(

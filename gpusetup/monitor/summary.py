@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import fmean
 from typing import Any
 
@@ -22,6 +22,7 @@ from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.work import Work, mean, percentile
 
 MACHINE_FIELDS = [field.name for field in fields(HostSample)]
+SPREADS = [field.name for field in fields(GpuSummary) if field.type == Spread | None]
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
@@ -69,14 +70,11 @@ def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
         },
         lost_at=gpu.lost_at,
-        **spreads(GpuSummary, gpu.counted_samples()),
+        **{
+            name: spread(getattr(sample, name) for sample in gpu.counted_samples())
+            for name in SPREADS
+        },
     )
-
-
-def spreads(kind: type, samples: Sequence[object]) -> dict[str, Any]:
-    """The spread of each figure that a summary of this kind has spreads of."""
-    names = [field.name for field in fields(kind) if field.type == Spread | None]
-    return {name: spread(getattr(sample, name) for sample in samples) for name in names}
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:

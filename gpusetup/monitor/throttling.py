@@ -53,11 +53,16 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
             return cause_of_power_limit(throttle, work, gpu)
         if is_on and (slow or not throttle.needs_low_clocks):
             return throttle
-    # If no reason is reported, heat may still explain the low clocks of a busy GPU.
-    is_told = bool(work.reasons) or work.utilization < marks.BUSY
-    if is_told or not (slow and at_least(gpu.heat, marks.HOT)):
+    if work.reasons.keys() - {"gpu_idle"} or work.utilization < marks.BUSY:
         return None
-    return Throttle("no reason was told", "heat", "heat")
+    # No reason is reported, but the clocks of the busy GPU are low: heat or, if it does not reach
+    # its power limit (which some drivers do not report), something unknown.
+    if slow and at_least(gpu.heat, marks.HOT):
+        return Throttle("no reason was told", "heat", "heat")
+    # Heavy work at the rated power limit also lowers the clock, but not as far.
+    if below(work.clock_share, marks.RATED_CLOCKS) and below(work.power_share, 85.0):
+        return Throttle("no reason was told", "low clocks", "something")
+    return None
 
 
 def cause_of_power_limit(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:

@@ -38,10 +38,6 @@ IN_BURSTS = (
 )
 WELL = "{well_used}{nothing_slows_it_down}"
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
-NO_CPU = (
-    "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
-    "the {cores} cores that it may use)"
-)
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -74,10 +70,6 @@ CASES: tuple[VerdictCase, ...] = (
     throttled_by("lowered limit", "{watts_and_limit}", "raise-the-power-limit"),
     throttled_by("power limit", "{watts_and_limit}", "plug-it-in", "compare-the-power-limit"),
     throttled_by("low clocks", "", "unlock-the-clocks"),
-    VerdictCase("throttled", "low clocks",
-         s.busy & s.clocks_far_down,
-         "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
-         ("unlock-the-clocks",)),
     VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
          "{worked}, but other processes compute on it too",
@@ -97,7 +89,7 @@ CASES: tuple[VerdictCase, ...] = (
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
          | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
-         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
+         "{kernels_ran}{at_power}{rates}: the GPU waits for its host", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
@@ -112,14 +104,10 @@ CASES: tuple[VerdictCase, ...] = (
          & ~(s.workers_full | s.blocked | s.reads),
          "GPU {gpu.label} {paused}",
          ("shorter-pauses",)),
-    # The GPU waits for its input, and the processes show why. Causes outside the command come
-    # first.
-    VerdictCase("cpu-bound", "cores",
-         s.no_gpu & starved & s.others_full,
-         NO_CPU, ("free-the-cpu", "more-cores")),
+    # The GPU waits for its input, and the processes show why.
     VerdictCase("input-starved", "cores",
-         starved & (s.others_full | (s.cores_used_up & s.fewer_cores & ~s.no_gpu)),
-         NO_CPU, ("free-the-cpu", "more-cores")),
+         starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
+         "{worked}: the command used up the {cores} cores that it may use", ("more-cores",)),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),

@@ -107,12 +107,6 @@ def rates(subject: Subject) -> str:
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
 
 
-def host_link(subject: Subject) -> str:
-    """What went over the GPU's PCIe link."""
-    sent, back = (megabytes(or_zero(it)) for it in (subject.work.pcie_in, subject.work.pcie_out))
-    return f"{sent} went to the GPU over PCIe and {back} back"
-
-
 def well_used(subject: Subject) -> str:
     """The utilisation, memory and temperature of a good run, as far as they are known."""
     figures = [f"utilisation {subject.work.utilization:.0f} %"]
@@ -279,7 +273,7 @@ def where_it_waits(subject: Subject) -> str:
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
     worked, at_power, paused, rates,
-    host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
+    well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu,
     others, for_loaders, config, script, pid,
     where_it_waits,

@@ -136,11 +136,6 @@ class Work:
         """The mean CPU use of a loader worker, in percent of a core; None if there are none."""
         return None if not self.workers else or_zero(self.loader_cpu) / self.workers
 
-    @property
-    def host_share(self) -> float | None:
-        """How busy the machine's CPU is, in percent of all its cores; None if unknown."""
-        return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
-
 
 def work_of(rows: Sequence[Moment]) -> Work | None:
     """The means over these samples; None if there are none."""

@@ -227,8 +227,6 @@ RUNS: dict[str, Run] = {
     "CPU: all cores compute": Run("cpu-bound/computes use-a-gpu", (), tree(1550)),
     "CPU: one core computes": Run("cpu-bound/computes use-a-gpu", (), tree(100)),
     "CPU: it waits": Run("idle/waits see-where-it-waits", (), tree(3)),
-    "CPU: others use it up": Run(
-        "cpu-bound/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
 }  # fmt: skip
 """What happens in a run -> the run. The labels were written for what happens, not for what a rule
 makes of it."""
