@@ -185,16 +185,11 @@ def _from_verify(raw: bytes, what: str) -> Node:
 def _from_node_check(raw: bytes, what: str) -> Node:
     """The node in a record of `fleet check`."""
     answer = from_json(raw, NodeCheckAnswer, what=what)
-    findings = answer.findings
-    # Not every reason to fail is a finding; a node without any GPU has none.
-    if not answer.ok and all(finding.severity is not Severity.ERROR for finding in findings):
-        failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=answer.reason)
-        findings = (*findings, failure)
     return Node(
         taken_at=answer.taken_at,
         kind=answer.facts.get(GPU_NAME, ""),
         facts=answer.facts,
-        findings=findings,
+        findings=answer.findings,
         gpu_uuids=answer.gpu_uuids,
     )
 
@@ -222,18 +217,19 @@ def merged(records: Sequence[Node]) -> Node:
     )
     for older in others:
         of_verify = tuple(finding for finding in older.findings if finding.id == FAILED_CHECK)
+        known = {name: getattr(node, name) or getattr(older, name) for name in FILLED_IN}
         node = replace(
             node,
-            taken_at=node.taken_at or older.taken_at,
-            kind=node.kind or older.kind,
             facts={**older.facts, **node.facts},
             findings=(*node.findings, *of_verify),
             rates=(*node.rates, *older.rates),
-            problem=node.problem or older.problem,
-            broken_file=node.broken_file or older.broken_file,
-            gpu_uuids=node.gpu_uuids or older.gpu_uuids,
+            **known,
         )
     return node
+
+
+FILLED_IN = ("taken_at", "kind", "problem", "broken_file", "gpu_uuids")
+"""Fields whose value comes from the newest record that tells it."""
 
 
 def moment(text: str | None) -> datetime | None:
