@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import GPU_NAME, facts_of, joined
@@ -38,14 +39,13 @@ FAILED_CHECK = "gpu-check-failed"
 SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 
 
-class Rate(Frozen):
-    """A speed that a check of verify measured on one device of a node."""
+class Rate(NamedTuple):
+    """A speed that a check of verify measured on one device of a node, such as `cuda:3`. Only rates
+    of the same GPU model are compared."""
 
     check: str
     device: str
-    """The device's torch name, such as `cuda:3`."""
     model: str
-    """The GPU's model name. Only rates of the same model are compared."""
     value: float
     unit: str
 
@@ -169,13 +169,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
             for problem in problems
         ),
         rates=tuple(
-            Rate(
-                check=one.name,
-                device=one.device,
-                model=models.get(one.device, ""),
-                value=one.value,
-                unit=one.unit,
-            )
+            Rate(one.name, one.device, models.get(one.device, ""), one.value, one.unit)
             for one in answer.checks
             if one.value is not None and one.unit in SPEED_UNITS and one.status != "skipped"
         ),

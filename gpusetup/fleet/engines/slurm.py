@@ -67,7 +67,7 @@ class Slurm(Engine):
 
     def ask(self, node: str) -> Output:
         # srun only returns when the job has ended.
-        output = run(self.command(node), timeout=self.work.limit + self.extra_seconds)
+        output = super().ask(node)
         if output.exit is None:
             # We stopped waiting, but the job may still be running.
             self.cancel(f"--nodelist={node}")
