@@ -53,7 +53,11 @@ program."""
 def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected` contains the facts of its profile."""
     facts = facts_of(snapshot)
-    findings = (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts))
+    of_the_driver = rules_of(("message_rules", *DRIVER_FILES))
+    findings = (*findings_of(snapshot, of_the_driver), *unlike_profile(expected, facts))
+    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
+    if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
+        findings = (*findings, NO_GPU)
 
     # Findings with the same id share a phrase. Hardware faults come first, because Slurm truncates
     # a reason, and the limit for drained nodes depends on how it begins.
@@ -62,9 +66,6 @@ def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> No
         if finding.severity is Severity.ERROR:
             titles_by_id.setdefault(finding.id, []).append(finding.title)
     problems = [f"{id}: {'; '.join(titles)}" for id, titles in titles_by_id.items() if titles]
-    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
-    if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
-        problems.append("no NVIDIA GPU found")
 
     gpus = f"{facts.get(GPU_COUNT, '0')} x {facts.get(GPU_NAME, 'GPU')}"
     reason = "; ".join(problems) or f"{gpus}, driver {facts.get('driver.version', 'unknown')}"
@@ -80,9 +81,7 @@ def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> No
     )
 
 
-def check_rules() -> tuple[Rule, ...]:
-    """The rules that `fleet check` applies: those about the driver and its GPUs."""
-    return rules_of(("message_rules", *DRIVER_FILES))
+NO_GPU = NodeFinding(id="no-nvidia-gpu", severity=Severity.ERROR, title="no NVIDIA GPU found")
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:

@@ -180,8 +180,6 @@ def plausible(gpu: GpuSample) -> GpuSample:
 # --- which GPUs to watch --------------------------------------------------------------------------
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-SHORTEST = len("GPU-")
-"""A UUID prefix must be longer than this, because `GPU-` would match all GPUs."""
 
 
 def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
@@ -192,21 +190,14 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     >>> named_positions(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
-    positions: dict[int, None] = {}
-    for name in names:
-        matching = [
-            position
-            for position, gpu in enumerate(gpus)
-            if name == str(gpu.index)
-            or (len(name) > SHORTEST and (gpu.uuid or "").lower().startswith(name.lower()))
-        ]
-        if len(matching) != 1:
-            problem = "Several GPUs are" if matching else "No GPU is"
+    there = [(gpu.index, (gpu.uuid or "").lower()) for gpu in gpus]
+    places = [visible_places(name.lower(), there) for name in names]
+    for name, named in zip(names, places, strict=True):
+        if not named:
             # Show the UUID too, because it never changes, unlike the index.
             there_are = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
-            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there_are}")
-        positions[matching[0]] = None
-    return tuple(positions)
+            raise UsageError(f"No single GPU is called {name!r}", hint=f"there are: {there_are}")
+    return tuple(dict.fromkeys(place for named in places for place in named))
 
 
 def visible_positions(
