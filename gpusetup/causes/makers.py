@@ -185,8 +185,7 @@ CAUSES = (
         cases=(
             Message(
                 where=(_lacks_the_kernels,),
-                title="{build} has no kernels for {board}",
-                plain="torch's ROCm build has no kernels for this GPU",
+                title="The installed ROCm build has no kernels for this GPU",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),

@@ -105,17 +105,6 @@ def whys(context: RuleContext, kind: str) -> set[str | None]:
     return {event.values.get("why") for event in events(context, kind)}
 
 
-def rocm_lists_the_gpu(context: RuleContext) -> str:
-    """rocminfo lists the AMD GPU that torch's ROCm build does not find. rocminfo opens /dev/kfd, so
-    then the driver, its nodes and the permissions work."""
-    finds_none = whys(context, "no-hip-gpus") - {"driver"} or (
-        rocm_of_wheel(context)
-        and (context.torch.cuda_available is False or events(context, "cuda-unavailable"))
-    )
-    is_listed = finds_none and events(context, "rocm-lists-gpu")
-    return "rocminfo lists the GPU" if is_listed else ""
-
-
 def rocm_of_wheel(context: RuleContext) -> str:
     """The ROCm release that the installed wheel of torch is for (`6.2`); "" if it is not known."""
     label = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")

@@ -89,7 +89,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
-        return makers.native_python(context)
+        return makers.NATIVE_PYTHON
     if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
         return None
     why = "Install a release that has a wheel for this system. "
