@@ -186,9 +186,7 @@ def in_a_cell(line: str) -> Line:
     return Line(f"%env {name}={unquoted}")
 
 
-CHANGE_OF_VARIABLE = re.compile(
-    r"!?(?:export |unset |\$env:|Remove-Item Env:|%env )\w+"
-)
+CHANGE_OF_VARIABLE = re.compile(r"!?(?:export |unset |\$env:|Remove-Item Env:|%env )\w+")
 """A command that sets or removes an environment variable in bash, PowerShell or a notebook."""
 
 
