@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
     on,
     readings,
 )
-from gpusetup.evidence.gpu_facts import rocm_of_wheel
+from gpusetup.evidence.facts import rocm_of_wheel
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS

@@ -29,7 +29,7 @@ from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.catalog.builds import index_url
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.evidence.gpu_facts import rocm_of_wheel, whys
+from gpusetup.evidence.facts import rocm_of_wheel, whys
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line, lines
