@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, places, proofs
+from gpusetup.evidence import facts, places, proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
@@ -331,7 +331,7 @@ CAUSES = (
         "vgpu-no-compute",
         by_check=True,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
-        refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
+        refuted_by=(Refutation(facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
         means="vGPU profiles A and B do not support compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
-from gpusetup.evidence.gpu_facts import whys
+from gpusetup.evidence.facts import whys
 from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
 
@@ -176,17 +176,16 @@ CAUSES = (
         # Source: torch's index, labels rocm*.
         refuted_by=(
             Refutation(
-                facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
+                facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
-            Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
-            Refutation(gpu_facts.nothing_asked_for_cuda),
+            Refutation(facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
+            Refutation(facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(
                 where=(_lacks_the_kernels,),
-                title="{build} has no kernels for {board}",
-                plain="torch's ROCm build has no kernels for this GPU",
+                title="The installed ROCm build has no kernels for this GPU",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),
@@ -205,8 +204,8 @@ CAUSES = (
         text="Install torch's XPU build, and use the xpu device",
         # Source: torch documentation, XPU backend.
         refuted_by=(
-            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
-            Refutation(gpu_facts.nothing_asked_for_cuda),
+            Refutation(facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
+            Refutation(facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(

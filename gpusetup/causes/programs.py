@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -57,7 +57,7 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     if not events(context, "foreign-gpu"):
         return True
     # In WSL and in a container, the driver of the host or a device may be missing.
-    is_only_named = gpu_facts.only_the_maker_is_named(context)
+    is_only_named = facts.only_the_maker_is_named(context)
     return bool(is_only_named) and not (context.os.wsl or in_container(context))
 
 

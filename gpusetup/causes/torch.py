@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -135,7 +135,7 @@ def _kernel_of_hip_is_missing(context: RuleContext) -> str:
 
 
 TORCH_HAS_THE_KERNELS = Refutation(
-    gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+    facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
 )
 
 CAUSES = (

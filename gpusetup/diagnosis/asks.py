@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
     listed_gpus,
     on,
 )
-from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import is_beside_torch, program_of
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell

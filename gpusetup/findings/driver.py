@@ -32,7 +32,7 @@ from gpusetup.evidence.facts import (
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import drivers, gpu_naming, paste
-from gpusetup.fixes.owners import has_a_scheduler, lender_of
+from gpusetup.fixes.owners import has_a_scheduler
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
@@ -77,14 +77,10 @@ def driver_missing(context: RuleContext) -> Findings:
     evidence = [*messages, *on_the_bus(context)]
     if lacks_library:
         evidence.append(shown(context, "driver.library_found", "no library of a driver"))
-    if lender := lender_of(context):
-        fix = Fix(text=lender.gives_a_gpu)
-        subject = f"{lender.name} gave this notebook no GPU"
-    else:
-        fix = drivers.driver_fix(context, "Install the NVIDIA driver")
-        # A cluster job may run on a node with a different GPU from the one in the text.
-        names_gpu = has_gpu and not has_a_scheduler(context)
-        subject = gpu_naming.gpu_names(context) if names_gpu else ""
+    fix = drivers.driver_fix(context, "Install the NVIDIA driver")
+    # A cluster job may run on a node with a different GPU from the one in the text.
+    names_gpu = has_gpu and not has_a_scheduler(context)
+    subject = gpu_naming.gpu_names(context) if names_gpu else ""
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
+from gpusetup.diagnosis.diagnose import DRIVER_FILES, diagnose, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS

@@ -186,24 +186,8 @@ def in_a_cell(line: str) -> Line:
     return Line(f"%env {name}={unquoted}")
 
 
-CHANGE_OF_VARIABLE = re.compile(
-    r"!?(?P<verb>export |unset |\$env:|Remove-Item Env:|%env )(?P<name>\w+)"
-)
+CHANGE_OF_VARIABLE = re.compile(r"!?(?:export |unset |\$env:|Remove-Item Env:|%env )\w+")
 """A command that sets or removes an environment variable in bash, PowerShell or a notebook."""
-
-
-def variable_changed(line: str) -> tuple[str, bool] | None:
-    """The environment variable of the shell that a line changes, and whether it removes it; None if
-    it changes none.
-
-    >>> variable_changed("unset A"), variable_changed("$env:A = 'x'"), variable_changed("reboot")
-    (('A', True), ('A', False), None)
-    """
-    match = CHANGE_OF_VARIABLE.match(line)
-    if match is None:
-        return None
-    removes = match["verb"] in ("unset ", "Remove-Item Env:")
-    return match["name"], removes
 
 
 RESERVED = {

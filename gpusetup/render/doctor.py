@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.gpu_facts import NO_COMPLAINT
+from gpusetup.evidence.facts import NO_COMPLAINT
 from gpusetup.model.finding import Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line
