@@ -41,9 +41,6 @@ TAGS = lazy(
 )
 # HTML tags that end a line: `<br/>`, `</p>`.
 LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
-# `[the log](https://example.org/log)`, but not an image: `![...](...)`.
-MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
-"""A link in Markdown. It is replaced with its text."""
 # `&lt;`, `&#39;`, `&#x27;`.
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
@@ -142,16 +139,12 @@ SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]],
     ("", LINE_BREAKS, "\n"),
     ("[", ESCAPES, ""),
     ("\x1b", ESCAPES, ""),
-    ("](http", MARKDOWN_LINK, r"\1"),
     ("&", ENTITY, _unescaped),
     ("", CONTROLS, ""),
     ("<", LINE_TAGS, "\n"),
     ("<", TAGS, ""),
     # A label in bold: `- **torch**: 2.3.1+cu121`.
     ("**", lazy(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
-    # An example that an issue form prints before the person's own answer: `OS (e.g. RHEL8.6):
-    # Ubuntu 20.04`.
-    ("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
     # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
     ("", lazy(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
     # A first run of `collect_env` that failed because a module was missing, followed by the report

@@ -87,8 +87,6 @@ CONTAINER_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str], int], ...
     ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     # `in an LXC container`.
     ("lxc", ("lxc",), lazy(r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
-    # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
-    ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.
     ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip

@@ -94,13 +94,9 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     return with_implied_fields(snapshot)
 
 
-FOLLOW_AN_ASSERTION = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
-"""Errors that every later call may report after a kernel's assertion failed (CUDA error 710)."""
-
-
 def _events(events: list[Event]) -> Events:
     """The different events in the order of their last occurrence, each with the evidence of its
-    first one, and without those that a failed assertion in a kernel may have caused.
+    first one.
 
     Events with the same kind and values count as the same event.
     """
@@ -108,11 +104,7 @@ def _events(events: list[Event]) -> Events:
     for event in reversed(events):
         key = (event.kind, *sorted(event.values.items()))
         different[key] = event
-    kept = tuple(reversed(different.values()))[:MAX_EVENTS]
-    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in kept):
-        return kept
-    # An out-of-memory error that names the size of the allocation is an error of its own.
-    return tuple(e for e in kept if e.kind not in FOLLOW_AN_ASSERTION or "asked" in e.values)
+    return tuple(reversed(different.values()))[:MAX_EVENTS]
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:

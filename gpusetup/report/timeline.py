@@ -48,14 +48,8 @@ SAYS_MISSING = lazy(
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
 )
 """Messages that something is missing. It need not have to do with the GPU."""
-# `cannot import name 'x'`, `module 'x' has no attribute 'y'`. An object without an attribute (group
-# `object`) may be the program's own mistake.
-SAYS_MISMATCH = lazy(
-    r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
-)
-"""Messages that two packages come from releases that do not fit together."""
 ENDED_BADLY = lazy(r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent")
-FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING, ENDED_BADLY)
+FAILURE_FORMS = (FAILURE, SAYS_MISSING, ENDED_BADLY)
 VAGUE = lazy(
     r"(?i)fail(?:ed|ure) to (?:start|load|import|init|launch|run)|initiali[sz]|\bdied\b|worker|process\b"
     r"|unknown|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|unhandled|fault|failed$"
@@ -107,19 +101,15 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     """The event for the failure in a line, with what it says about the cause.
 
     The event's values: `exception` is the exception's class, or `error`. `needs` is set if
-    something is missing, `releases` if two packages do not fit together, and `own` if the program
-    itself and not the GPU stack failed.
+    something is missing, and `own` if the program itself and not the GPU stack failed.
     """
     line = lines[index].strip()
-    failure, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
-    missing = SAYS_MISSING.search(line)
+    failure, missing = FAILURE.search(line), SAYS_MISSING.search(line)
     values = {"exception": (failure["name"] if failure else None) or "error"}
     if missing:
         values["needs"] = "yes"
-    if mismatch and not mismatch["object"]:
-        values["releases"] = "yes"
-    # What is missing or does not match is named, so it is no sign of a GPU stack that fails.
-    if missing or mismatch or (failure and _is_of_the_program(failure)):
+    # What is missing is named, so it is no sign of a GPU stack that fails.
+    if missing or (failure and _is_of_the_program(failure)):
         values["own"] = "yes"
     return Event(kind="program-failed", values=values, source=source, text=line[:SHOWN_CHARACTERS])
 
