@@ -49,6 +49,8 @@ WORDS_OF_SYSTEM = {
 FIELDS_IN_PATHS: tuple[tuple[str, str, tuple[str, ...], re.Pattern[str]], ...] = (
     # A torch in the system's Python, where the makers of container images install it.
     ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
+    ("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
     # `/home/me/miniconda3/`, `/envs/ml/lib`.
     ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
     # `~/.local/share/uv/tools/`.
