@@ -37,13 +37,6 @@ sets nothing.
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 
 
-def environment(text: Text) -> Facts:
-    """Claims for the environment variables that the text sets and for the container that it
-    mentions."""
-    yield from variables(text)
-    yield from containers(text)
-
-
 def variables(text: Text) -> Facts:
     """A claim for each variable in `VARIABLES`, with its first value in the text.
 

@@ -8,25 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusetup.model.finding import Failing
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
-    Container,
-    CudaApi,
     DeviceNode,
-    Driver,
     Event,
     Events,
     Gpu,
     GpuLink,
-    Memory,
-    Os,
     Package,
     PciDevice,
-    Python,
     Reading,
     Snapshot,
-    Toolkit,
-    Torch,
-    Wanted,
 )
 from gpusetup.readings.environment import without_credentials
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
@@ -38,19 +30,12 @@ MAX_EVENTS = 80
 MAX_GPUS = 64
 MAX_READINGS = 4
 """The most readings that are kept for one field. They show which sources disagree."""
-PARTS: dict[str, Any] = {
-    "os": Os,
-    "python": Python,
-    "driver": Driver,
-    "cuda_api": CudaApi,
-    "torch": Torch,
-    "container": Container,
-    "toolkit": Toolkit,
-    "memory": Memory,
-    "wanted": Wanted,
-}
+PARTS = (
+    *("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted"),
+)
 """The parts of a snapshot that are built from claims, by the first part of a subject:
 `torch.version` belongs to `torch`."""
+EMPTY = Snapshot(origin="report")
 
 LISTED_KINDS = {
     "gpu_links": GpuLink,
@@ -78,9 +63,9 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     listed: dict[str, Any] = {
         name: tuple(dict.fromkeys(by_kind[kind])) or None for name, kind in LISTED_KINDS.items()
     }
-    snapshot = Snapshot(
-        origin="report",
-        **{name: make_part(**values[name]) for name, make_part in PARTS.items()},
+    snapshot = replace(
+        EMPTY,
+        **{name: replace(getattr(EMPTY, name), **values[name]) for name in PARTS},
         **listed,
         gpus=gpus,
         environment={
