@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
+from gpusetup.child_scripts.driver_answers import LIMITS, is_plausible
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Notify, announced
-from gpusetup.readings.plausibility import LIMITS, implausible
 from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
@@ -169,7 +169,7 @@ CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in L
 
 def plausible(gpu: GpuSample) -> GpuSample:
     """The sample without impossible values: they become None, and `problem` names them."""
-    wrong = implausible({field: getattr(gpu, field) for field in CHECKED_FIELDS})
+    wrong = [field for field in CHECKED_FIELDS if not is_plausible(field, getattr(gpu, field))]
     if not wrong:
         return gpu
     # If the source itself reports a problem, show that one.
