@@ -8,6 +8,7 @@ the child hangs, crashes or cannot start, `SourceEnded` gives the reason.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -164,12 +165,16 @@ def utc_now() -> str:
     return f"{now.isoformat(timespec='milliseconds')}Z"
 
 
+MOST_POWER = 3.0
+"""No card draws this many times its power limit, so a sensor that says so is wrong."""
 CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
 def plausible(gpu: GpuSample) -> GpuSample:
     """The sample without impossible values: they become None, and `problem` names them."""
     wrong = [field for field in CHECKED_FIELDS if not is_plausible(field, getattr(gpu, field))]
+    if (gpu.power_watts or 0) > MOST_POWER * (gpu.power_limit_watts or math.inf):
+        wrong.append("power_watts")
     if not wrong:
         return gpu
     # If the source itself reports a problem, show that one.

@@ -48,7 +48,6 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
-    typed.bare_answer,
     statements.statements,
     files.files,
     timeline.timeline,
