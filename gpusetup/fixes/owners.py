@@ -86,7 +86,7 @@ def _named(context: RuleContext, owner: str) -> str:
     text shows none."""
     for event in events(context, "environment-owner"):
         if event.values.get("owner") == owner:
-            return event.values["name"] or owner
+            return event.values.get("name") or owner
     return ""
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from gpusetup.messages.row import MessageRow, row
 
+# `>>> False`, `Out [12]: False`, `"True"`: a whole text of one word.
+ALONE = r"^(?:>>> ?|out ?\[\d{{1,5}}\]: ?)?[\W_]{{0,4}}(?P<bare>{})[\W_]{{0,4}}$"
 ROWS: tuple[MessageRow, ...] = (
+    # An answer by which torch sees no GPU, and the call whose result it usually is.
+    row("cuda-unavailable", ALONE.format("False"), "false", asked="yes", question="torch.cuda.is_available()"),
+    row("cuda-unavailable", ALONE.format("None"), "none", asked="yes", question="torch.version.cuda"),
+    row("cuda-unavailable", ALONE.format("cpu"), "cpu", asked="yes", question="the device that a program chose"),
+    row("bare-yes", ALONE.format("True"), "true", example="True"),
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://", example="cri-o://1"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock", example="/var/run/crio/crio.sock"),
     row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch", example="nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3"),

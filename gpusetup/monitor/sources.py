@@ -8,17 +8,18 @@ the child hangs, crashes or cannot start, `SourceEnded` gives the reason.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
+from gpusetup.child_scripts.driver_answers import LIMITS, is_plausible
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Notify, announced
-from gpusetup.readings.plausibility import LIMITS, implausible
 from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
@@ -164,12 +165,16 @@ def utc_now() -> str:
     return f"{now.isoformat(timespec='milliseconds')}Z"
 
 
+MOST_POWER = 3.0
+"""No card draws this many times its power limit, so a sensor that says so is wrong."""
 CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
 def plausible(gpu: GpuSample) -> GpuSample:
     """The sample without impossible values: they become None, and `problem` names them."""
-    wrong = implausible({field: getattr(gpu, field) for field in CHECKED_FIELDS})
+    wrong = [field for field in CHECKED_FIELDS if not is_plausible(field, getattr(gpu, field))]
+    if (gpu.power_watts or 0) > MOST_POWER * (gpu.power_limit_watts or math.inf):
+        wrong.append("power_watts")
     if not wrong:
         return gpu
     # If the source itself reports a problem, show that one.

@@ -94,8 +94,6 @@ FAULTS = (
     Fault("NVML finds no driver, CUDA does", UNSTARTED, state={"nvml.init": 9}),
     Fault("no library lists a GPU of the bus", "gpu-init-failed", 1,
           state={"devices": 1, "cuda.devices": 1}),
-    # --- answers that cannot be
-    second("memory_used", 99 << 30, ILL),
     # --- what the hardware says of itself
     second("recovery_action", 4, "hardware-fault"),
     Fault("NVML and the driver are of two releases", "nvml-mismatch",
