@@ -32,8 +32,6 @@ LOOKS = 40
 """How often within a check's limit we look whether it only waits for a CPU core."""
 BUSY = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
-GRACE_SECONDS = 5.0
-"""How long after its time a check with many questions may take to end by itself."""
 LONGEST_SCRATCH = 60
 """The longest path of a folder for temporary files, in characters."""
 CALM = {
@@ -104,8 +102,6 @@ class Child:
             "device": task.subject,
             "limit": task.limit_seconds,
             "in_float64": task.in_float64,
-            # JSON has no infinity.
-            "whole": min(task.whole_seconds, 1e9),
         }
         self._say(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
@@ -121,16 +117,13 @@ class Child:
         does not count as silence.
         """
         process = self.process
-        samples_passed = 0
         silent_seconds = waited_for_core = 0.0
         last_word = time.monotonic()
         waited_before = waited_seconds(process.pid)
         while True:
             now = time.monotonic()
-            # A check that reports its samples ends by itself when its time is up.
-            if now >= end + (GRACE_SECONDS if self.last_place else 0.0):
-                progress = f", {samples_passed} samples passed" if self.last_place else ""
-                return self._lost(task, SKIPPED, f"time is over{progress or ' before it answered'}")
+            if now >= end:
+                return self._lost(task, SKIPPED, "time is over before it answered")
             if silent_seconds >= task.limit_seconds:
                 return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
             if now - last_word >= BUSY * task.limit_seconds:
@@ -153,8 +146,6 @@ class Child:
             answer: Row = json.loads(line)
             if "at" not in answer:
                 return answer
-            # The next sample has begun, so the previous one has passed.
-            samples_passed += bool(self.last_place) and self.last_place != answer
             self.last_place = answer
             silent_seconds, waited_for_core, last_word = 0.0, 0.0, time.monotonic()
             waited_before = waited_seconds(process.pid)

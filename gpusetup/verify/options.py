@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, List, Sequence
 
-from .checks.table import LEVELS, level_for
+from .checks.table import LEVELS
 from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
@@ -58,20 +58,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--level",
         choices=tuple(LEVELS),
+        default="quick",
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
         " census: standard, and every operator of torch's own test database, compared with the CPU,"
         " for bringing up a new platform;"
-        " stress: loads the GPU for --seconds and watches it. Default: quick, or the lowest level"
-        " that has the checks in --only",
+        " stress: loads the GPU for --seconds and watches it. Default: quick",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
     add("--seed", type=seed, metavar="N", help="seed for the random numbers used in the checks")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
-    only = (
-        "run only these checks and the checks that they need; operators/NAME repeats one "
-        "operator of the census"
-    )
+    only = "run only these checks, of whatever level, and the checks that they need"
     add("--only", **many, help=only)
     add("--skip", **many, help="skip these checks")
     many["metavar"] = "PACKAGE"
@@ -141,13 +138,11 @@ def checked(parsed: Options) -> Options:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is not a device", hint)
     expectations = tuple(parse(text) for text in flat(parsed.expect))
-    only = tuple(flat(parsed.only))
-    level = parsed.level or level_for(only)
     # Refuse `--seconds` where the option would have no effect, so that users do not believe it had
     # one.
-    if parsed.seconds is not None and level != "stress":
+    if parsed.seconds is not None and parsed.level != "stress":
         raise WrongQuestion(
-            f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",
+            f"--seconds {parsed.seconds:g} is for the stress level, not for {parsed.level}",
             "add `--level stress`, or leave it out",
         )
     defaults = Asked()
@@ -155,8 +150,8 @@ def checked(parsed: Options) -> Options:
         "asked": Asked(
             seed=defaults.seed if parsed.seed is None else parsed.seed,
             seconds=parsed.seconds or defaults.seconds,
-            level=level,
-            only=only,
+            level=parsed.level,
+            only=tuple(flat(parsed.only)),
         ),
         "expect": expectations,
         "skip": tuple(flat(parsed.skip)),

@@ -301,7 +301,6 @@ CENSUS: Tuple[Check, ...] = (
         "this platform differs from the CPU in these operators",
         on=EVERY,
         needs=("properties",),
-        samples_seconds=7200.0,
         then="compare with torch's own tests: `python test/test_ops.py -k compare_cpu`",
     ),
 )
