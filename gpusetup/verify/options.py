@@ -15,7 +15,6 @@ SUMMARY = "Tests that torch works on your GPUs, by computing with it and checkin
 EXAMPLES = (
     "gpusetup verify",
     "gpusetup verify --device cpu --json",
-    "gpusetup verify --with all",
     'gpusetup verify --device none --expect "torch==2.5.*" "cuda==12.4" "arch>=8.6"',
 )
 Options = argparse.Namespace
@@ -71,14 +70,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     only = "run only these checks, of whatever level, and the checks that they need"
     add("--only", **many, help=only)
     add("--skip", **many, help="skip these checks")
-    many["metavar"] = "PACKAGE"
-    add(
-        "--with",
-        dest="beside",
-        **many,
-        help="also import these packages, e.g. flash-attn or torchvision; `all` imports every "
-        "known package that is installed",
-    )
     add(
         "--timeout",
         type=seconds,
@@ -155,7 +146,6 @@ def checked(parsed: Options) -> Options:
         ),
         "expect": expectations,
         "skip": tuple(flat(parsed.skip)),
-        "beside": tuple(flat(parsed.beside)),
     }
     return Options(**{**vars(parsed), **typed})
 

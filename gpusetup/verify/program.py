@@ -16,7 +16,6 @@ from .answer.render import as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
-from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
 from .judging.expect import NAMES, judge
@@ -80,7 +79,6 @@ def proven(options: Options) -> int:
     publish their results together."""
     # Names that do not exist end the program before any check runs.
     refuse_unknown((*options.asked.only, *options.skip))
-    companions_named(options.beside)
     rank = rank_in(os.environ)
     return proven_with_others(options, rank) if rank else proven_alone(options)
 
@@ -181,7 +179,7 @@ class Run:
             self.results.append(Result("timeout", HOST, outcome))
 
     def _checks(self) -> None:
-        """Run the checks of the host, each device, the packages in `--with`, and all ranks."""
+        """Run the checks of the host, each device, and all ranks together."""
         wanted = self.options.device
         for check in self._chosen(f"{HOST}:{kind(wanted)}"):
             self._settle(check, HOST, wanted)
@@ -191,8 +189,6 @@ class Run:
         self.live.check_count = len(self.results) + len(table)
         for check, device in table:
             self._settle(check, device, device)
-        for check in companions_named(self.options.beside):
-            self._settle(check, HOST, wanted)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Callable, Dict, Tuple
 
-from ..companions import COMPANIONS
 from ..values import Check, Outcome, WrongQuestion, kind
 from .rows import CENSUS, DISTRIBUTED, KNOWN, PROGRAMS, QUICK, RANKS, STANDARD, STRESS
 
@@ -19,7 +18,7 @@ LEVELS: Dict[str, Tuple[Check, ...]] = {
 
 def every() -> Tuple[Check, ...]:
     """Every check once, in the order of the levels."""
-    rows = (*LEVELS["census"], *LEVELS["stress"], *RANKS, *COMPANIONS)
+    rows = (*LEVELS["census"], *LEVELS["stress"], *RANKS)
     return tuple({check.name: check for check in rows}.values())
 
 
