@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, List, Sequence
+from typing import Any, Sequence
 
 from .checks.table import LEVELS
 from .judging.expect import parse
@@ -65,8 +65,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " stress: loads the GPU for --seconds and watches it. Default: quick",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add("--seed", type=seed, metavar="N", help="seed for the random numbers used in the checks")
-    many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
+    add(
+        "--seed",
+        type=seed,
+        default=Asked().seed,
+        metavar="N",
+        help="seed for the random numbers used in the checks",
+    )
+    many = {"action": "extend", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = "run only these checks, of whatever level, and the checks that they need"
     add("--only", **many, help=only)
     add("--skip", **many, help="skip these checks")
@@ -123,12 +129,8 @@ def read_options(words: Sequence[str]) -> Options:
 def checked(parsed: Options) -> Options:
     """Check the options' values, and parse `--expect`. Raises WrongQuestion."""
     if not _DEVICE.match(parsed.device):
-        hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
-        # A list of devices belongs in CUDA_VISIBLE_DEVICES.
-        if "," in parsed.device:
-            hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
+        hint = "use one of auto (every visible GPU), cpu, cuda, cuda:0, ..., xpu, mps, none"
         raise WrongQuestion(f"--device {parsed.device!r} is not a device", hint)
-    expectations = tuple(parse(text) for text in flat(parsed.expect))
     # Refuse `--seconds` where the option would have no effect, so that users do not believe it had
     # one.
     if parsed.seconds is not None and parsed.level != "stress":
@@ -136,20 +138,8 @@ def checked(parsed: Options) -> Options:
             f"--seconds {parsed.seconds:g} is for the stress level, not for {parsed.level}",
             "add `--level stress`, or leave it out",
         )
-    defaults = Asked()
-    typed = {
-        "asked": Asked(
-            seed=defaults.seed if parsed.seed is None else parsed.seed,
-            seconds=parsed.seconds or defaults.seconds,
-            level=parsed.level,
-            only=tuple(flat(parsed.only)),
-        ),
-        "expect": expectations,
-        "skip": tuple(flat(parsed.skip)),
-    }
-    return Options(**{**vars(parsed), **typed})
-
-
-def flat(groups: Sequence[Sequence[str]]) -> List[str]:
-    """Repeated options such as `--expect a b --expect c`, joined into one list."""
-    return [text for group in groups for text in group]
+    parsed.asked = Asked(
+        parsed.seed, parsed.seconds or Asked().seconds, parsed.level, only=tuple(parsed.only)
+    )
+    parsed.expect = [parse(text) for text in parsed.expect]
+    return parsed

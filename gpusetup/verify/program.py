@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import asked_again, is_asked_again
 from .answer.junit import as_junit
-from .answer.render import as_json, as_text
+from .answer.render import SPEED_OVER_CPU, as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
@@ -206,8 +206,8 @@ class Run:
     def _chosen(self, device: str) -> Iterator[Check]:
         """The checks of a device that are wanted, and make sense on this machine and rank."""
         for check in on_device(self.rows, device):
-            # Other ranks on the same machine would disturb a check that needs the whole CPU.
-            if check.alone and self.rank:
+            # It needs the whole CPU, which the ranks on one machine share.
+            if check.name == SPEED_OVER_CPU and self.rank:
                 continue
             # A check that uses all GPUs of a machine runs on only one of its ranks.
             if check.least_gpus and self.rank and self.rank.local:

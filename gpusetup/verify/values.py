@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 Row = Dict[str, Any]
@@ -72,30 +72,24 @@ def sticky(problem: BaseException) -> bool:
     return any(words in str(problem) for words in STICKY)
 
 
-class Job(NamedTuple):
-    """The settings of the running check, in the process that computes."""
-
-    asked: Asked = Asked()
-    tell: Callable[[Row], None] = lambda message: None
-    """Sends a message to the parent."""
-
-
-_NOW = [Job()]
+_NOW: Row = {"asked": Asked(), "tell": lambda message: None}
+"""Of the process that computes: the user's options, and what sends a message to the parent."""
 
 
 def begin(**fields: Any) -> None:
-    """Change settings for the next check."""
-    _NOW[0] = _NOW[0]._replace(**fields)
+    """Change `asked` or `tell` for the next check."""
+    _NOW.update(fields)
 
 
 def asked() -> Asked:
     """The user's options for this run."""
-    return _NOW[0].asked
+    options: Asked = _NOW["asked"]
+    return options
 
 
 def working_on(place: str) -> None:
     """Report what a long check is computing. Each report restarts its time limit."""
-    _NOW[0].tell({"at": place})
+    _NOW["tell"]({"at": place})
 
 
 class Outcome(NamedTuple):
@@ -134,8 +128,6 @@ class Check(NamedTuple):
     crashed. A check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
-    alone: bool = False
-    """Whether the check needs the whole CPU, which the ranks on one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Sequence, Tuple
 
 from ..values import Check, Outcome, WrongQuestion, kind
 from .rows import CENSUS, DISTRIBUTED, KNOWN, PROGRAMS, QUICK, RANKS, STANDARD, STRESS
@@ -38,7 +38,7 @@ def on_device(rows: Tuple[Check, ...], device: str) -> Tuple[Check, ...]:
     return tuple(check for check in rows if place in check.on)
 
 
-def chosen_rows(level: str, only: Tuple[str, ...], skip: Tuple[str, ...]) -> Tuple[Check, ...]:
+def chosen_rows(level: str, only: Sequence[str], skip: Sequence[str]) -> Tuple[Check, ...]:
     """The checks of a level and those among ranks or, if `only` names checks, those of any level
     with the checks that they need. The checks named in `skip` are left out.
 
@@ -56,7 +56,7 @@ def chosen_rows(level: str, only: Tuple[str, ...], skip: Tuple[str, ...]) -> Tup
     return tuple(check for check in rows if check.name not in skip)
 
 
-def refuse_unknown(names: Tuple[str, ...]) -> None:
+def refuse_unknown(names: Sequence[str]) -> None:
     """Raise WrongQuestion for a name that no check has."""
     known = {check.name for check in every()}
     for name in names:
