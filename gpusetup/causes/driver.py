@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
+from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     no,
@@ -186,15 +186,16 @@ CAUSES = (
         title="{asked}: {problem}",
         plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
-        "may crash or hang.",
-        text="Reboot. If the driver only takes long to start its GPUs, let doctor wait longer "
-        "(`--timeout 120`)",
+        "(NVML or libcuda) may crash, hang or return an error. A container may have lost its "
+        "devices.",
+        text="Reboot. If the error remains, reinstall the driver. If the driver only takes long to "
+        "start its GPUs, let doctor wait longer (`--timeout 120`)",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
-        formerly=("driver-slow",),
+        formerly=("driver-slow", "nvml-init-failed", "cuda-init-failed"),
     ),
     Cause(
         "gpu-does-not-answer",
@@ -207,26 +208,6 @@ CAUSES = (
         commands=("sudo reboot",),
         formerly=("cuda-misses-gpu",),
         plain="A GPU does not respond properly",
-    ),
-    Cause(
-        "nvml-init-failed",
-        title="The driver's NVML does not start: {problem}",
-        plain="The driver's NVML does not start: it returns an unknown error (code 999)",
-        means="The device nodes or the nvidia_uvm module are often in a bad state after suspend "
-        "or a driver update. A container has usually lost access to its devices.",
-        text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly "
-        "the version of its kernel module",
-        symptom=True,
-        where=(
-            lambda context: (
-                bool(events(context, "nvml-init-failed"))
-                or not (in_container(context) or driver_answers(context))
-            ),
-            lambda context: not context.other_host,
-        ),
-        asks=("nvidia-smi",),
-        look=(alike.KERNEL_LOG,),
-        commands=("sudo reboot",),
     ),
     Cause(
         "nvml-mismatch",

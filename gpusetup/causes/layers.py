@@ -44,13 +44,13 @@ class Layer(enum.IntEnum):
 NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
 """Findings that appear if CUDA has no device, whatever the reason."""
 
-INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
+INIT_FAILS = ("cuda-unknown-error", "os-call-failed")
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
 NO_DRIVER = (
     "uvm-missing", "libcuda-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old",
-    "nvml-init-failed", "driver-missing", "driver-not-loaded", "device-permission",
+    "driver-does-not-answer", "driver-missing", "driver-not-loaded", "device-permission",
     "gpu-init-failed", "container-hook-failed",
 )  # fmt: skip
 """Findings that appear if the driver cannot be reached, including the container toolkit's, which
@@ -82,7 +82,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.PROCESS: (*NO_INIT, *BROKEN_TORCH, *NO_TORCH),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed",
+        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer",
         "container-hook-failed", "gpu-init-failed", "cuda-library-error", "cuda-program-error",
         "nccl-error",
     ),
@@ -118,7 +118,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.DRIVER: (
         "hybrid-gpu-off", "secure-boot-rejected", "driver-missing", "driver-build-failed",
         "driver-not-loaded", "nvml-mismatch", "gpu-not-supported-by-driver", "gpu-init-failed",
-        "libcuda-missing", "driver-does-not-answer", "nvml-init-failed", "gpu-does-not-answer",
+        "libcuda-missing", "driver-does-not-answer", "gpu-does-not-answer",
         "container-hook-failed",
     ),
     Layer.READINESS: (
@@ -127,7 +127,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "libcuda-driver-mismatch", "forward-compat-unsupported", "mps-server",
         "wrong-libcuda-loaded", "cuda-init-out-of-memory", "os-call-failed",
         "invalid-device-ordinal", "compute-mode-exclusive",
-        "cuda-unknown-error", "cuda-init-failed", "cuda-sees-no-device",
+        "cuda-unknown-error", "cuda-sees-no-device",
     ),
     Layer.INSTALL: (
         "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",

@@ -242,7 +242,7 @@ CAUSES = (
         'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
         "an alternative, use CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
-        explains=("cuda-init-failed", "torch-sees-no-gpu"),
+        explains=("driver-does-not-answer", "torch-sees-no-gpu"),
         commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
         says=(
             r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",

@@ -287,7 +287,7 @@ CAUSES = (
         "work. Precompiled kernels may work.",
         text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
         # Source: NVRTC documentation; Triton's and XLA's sources.
-        explains=("cuda-init-failed",),
+        explains=("driver-does-not-answer",),
         but={"compiler": "^nvcc$"},
         way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(

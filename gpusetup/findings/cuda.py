@@ -223,11 +223,12 @@ def cuda_answers(context: RuleContext) -> Findings:
         messages[code] = (*messages.get(code, ()), answer)
     for code, evidence in messages.items():
         if _is_a_fault(context, code, evidence):
-            cause = CODES.get(code, "cuda-init-failed")
+            cause = CODES.get(code, "driver-does-not-answer")
             # A program that fails after hours of work had started CUDA, so this is not a failed
             # start.
             is_weak = events(context, "ran-first") or is_only_set(context, evidence)
-            yield finding(context, cause, evidence, weak=is_weak)
+            problem = f"it does not start (error {code})"
+            yield finding(context, cause, evidence, weak=is_weak, asked="CUDA", problem=problem)
 
 
 NO_DEVICE, SYSTEM_NOT_READY = 100, 802
@@ -306,7 +307,7 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
             values["problem"] += f" for {named_gpu(context, first)}"
         evidence = (replace(first, values=values), *messages[1:])
         # If the driver in the text responds, the problem that the text describes is over.
-        is_over = not children and driver_answers(context)
+        is_over = is_report(context) and driver_answers(context)
         yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 
@@ -378,11 +379,12 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     yield seen(
         context,
-        NVML.get(code, "nvml-init-failed"),
+        NVML.get(code, "driver-does-not-answer"),
         "driver.nvml_code",
         answer,
         # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
+        asked="NVML",
         problem=answer,
     )
 

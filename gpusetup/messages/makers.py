@@ -70,7 +70,6 @@ ROWS = (
         why="devices",
     ),
     row("no-hip-gpus", r"ROCk module is NOT loaded", "rock module is not loaded", why="module"),
-    row("rock-loaded", r"\bROCk module is loaded\b", "rock module is loaded"),
     *rows(
         "no-hip-gpus",
         r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
