@@ -201,6 +201,15 @@ CAUSES = (
         says=(says(AFTER_SUSPEND, said="in words", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
     ),
     Cause(
+        "cuda-init-failed",
+        title="CUDA does not start",
+        means="gpusetup does not know what causes this error code.",
+        text="Reboot. If the error remains, reinstall the driver",
+        symptom=True,
+        commands=("sudo reboot",),
+        asks=(alike.KERNEL_LOG,),
+    ),
+    Cause(
         "libcuda-stub",
         certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
@@ -342,8 +351,7 @@ CAUSES = (
         "names",
         # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
         explains=(
-            "cuda-unknown-error", "os-call-failed", "driver-does-not-answer",
-            "compute-mode-exclusive",
+            "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
         ),
         commands=("sudo systemctl restart nvidia-gridd",),
         says=(

@@ -195,7 +195,7 @@ CAUSES = (
         explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
-        formerly=("driver-slow", "nvml-init-failed", "cuda-init-failed"),
+        formerly=("driver-slow", "nvml-init-failed"),
     ),
     Cause(
         "gpu-does-not-answer",

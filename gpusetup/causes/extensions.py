@@ -167,21 +167,6 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
 
 CAUSES = (
     Cause(
-        "gpu-too-old-for-flash-attention",
-        certain_if=proofs.message_states_it,
-        title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
-        plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
-        means="FlashAttention 2 needs compute capability 8.0 (Ampere), version 1 needs 7.5 "
-        "(Turing).",
-        text="Use torch's own attention: attn_implementation=\"sdpa\" in transformers, no "
-        "--flash-attn in trainers. You can uninstall flash-attn. On Turing GPUs, you can use "
-        "version 1 (`flash-attn<2`)",
-        # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
-        commands=("pip uninstall -y flash-attn",),
-        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
-        formerly=("other-gpu-used",),
-    ),
-    Cause(
         "extension-abi-mismatch",
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
@@ -241,6 +226,21 @@ CAUSES = (
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         asks=(alike.TORCHS_KERNELS,),
+        cases=(
+            Message(
+                having={"needs": ""},
+                title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
+                means="FlashAttention 2 needs compute capability 8.0 (Ampere), version 1 needs 7.5 "
+                "(Turing).",
+                text="Use torch's own attention: attn_implementation=\"sdpa\" in transformers, no "
+                "--flash-attn in trainers. You can uninstall flash-attn. On Turing GPUs, you can "
+                "use version 1 (`flash-attn<2`)",
+                # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
+                commands=("pip uninstall -y flash-attn",),
+            ),
+        ),
+        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
+        formerly=("gpu-too-old-for-flash-attention", "other-gpu-used"),
     ),
     Cause(
         "cxx-standard-too-old",

@@ -44,7 +44,7 @@ class Layer(enum.IntEnum):
 NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
 """Findings that appear if CUDA has no device, whatever the reason."""
 
-INIT_FAILS = ("cuda-unknown-error", "os-call-failed")
+INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
@@ -63,7 +63,7 @@ NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
 
 UNINSTALLABLE = (
     "torch-missing", "torch-half-installed", "torch-import-failed", "resolver-conflict",
-    "package-not-found", "wrong-index", "python-no-wheel", "download-hash-mismatch",
+    "wrong-index", "python-no-wheel", "download-hash-mismatch",
 )  # fmt: skip
 """Errors in a later step of an installation that only follow from an earlier failed step."""
 
@@ -127,19 +127,19 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "libcuda-driver-mismatch", "forward-compat-unsupported", "mps-server",
         "wrong-libcuda-loaded", "cuda-init-out-of-memory", "os-call-failed",
         "invalid-device-ordinal", "compute-mode-exclusive",
-        "cuda-unknown-error", "cuda-sees-no-device",
+        "cuda-unknown-error", "cuda-init-failed", "cuda-sees-no-device",
     ),
     Layer.INSTALL: (
         "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
-        "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
-        "resolver-conflict", "package-not-found", "build-isolation-no-torch",
+        "externally-managed", "conda-cuda-virtual-missing",
+        "resolver-conflict", "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
         "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
-        "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
+        "other-torch-imported", "jetson-wrong-wheel",
         "mixed-conda-pip", "torch-half-installed",
         "rocm-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
@@ -149,7 +149,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
-        "gpu-too-old-for-flash-attention",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
         "triton-missing-windows", "library-missing", "openmp-twice",

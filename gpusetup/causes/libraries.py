@@ -306,16 +306,6 @@ CAUSES = (
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
     ),
     Cause(
-        "other-torch-imported",
-        check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
-        title="The program does not import the torch that is listed: {fact}",
-        means="A second environment, ~/.local or a program's own Python has its own torch.",
-        text="Change nothing in this environment. Run the command with the Python that runs the "
-        "program to see which torch it imports and from where, then start the program with the "
-        "right Python",
-        # Source: Python documentation, site and sys.path.
-    ),
-    Cause(
         "cuda-lib-missing",
         check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),

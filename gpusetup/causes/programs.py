@@ -242,7 +242,7 @@ CAUSES = (
         'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
         "an alternative, use CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
-        explains=("driver-does-not-answer", "torch-sees-no-gpu"),
+        explains=("cuda-init-failed", "torch-sees-no-gpu"),
         commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
         says=(
             r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
@@ -260,27 +260,28 @@ CAUSES = (
         "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
         "versions from LD_LIBRARY_PATH",
         # Source: cuBLAS and cuDNN API references, status codes.
+        cases=(
+            Message(
+                having={"library": "^CUDA$"},
+                title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
+                means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer "
+                "access, or memory shared between processes.",
+                text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that "
+                "fails, and do without it: return CPU tensors from DataLoader workers, set "
+                "NCCL_P2P_DISABLE=1, drop expandable_segments from PYTORCH_CUDA_ALLOC_CONF "
+                "(vSphere: set pciPassthru0.cfg.enable_uvm to 1)",
+                commands=("export CUDA_LAUNCH_BLOCKING=1",),
+            ),
+        ),
+        formerly=("cuda-call-not-supported",),
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
         says=(
             says(r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})", unless=r"status [!=]= CU"),
             says(r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})", library="CUFFT"),
+            says("cuda error: operation not supported", library="CUDA"),
         ),
-    ),
-    Cause(
-        "cuda-call-not-supported",
-        check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
-        severity=Severity.WARNING,
-        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
-        "or memory shared between processes.",
-        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
-        "do without it. Sharing between processes: return CPU tensors from DataLoader workers and "
-        "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
-        "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
-        commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        says=("cuda error: operation not supported",),
     ),
     Cause(
         "report-cut",
@@ -327,6 +328,15 @@ CAUSES = (
         failure=5,
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        cases=(
+            Message(
+                having={"what": ""},
+                title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
+                means="A bad address, an illegal instruction or a killed program causes these "
+                "Xids. The GPU itself still works.",
+            ),
+        ),
+        formerly=("xid-of-a-program",),
     ),
     Cause(
         "gpu-works-little",

@@ -207,17 +207,30 @@ CAUSES = (
         way=paste.install_torch,
     ),
     Cause(
-        "torch-outside-environment",
-        title="Python imports a torch from outside the environment: {place}",
-        means="Python searches PYTHONPATH before the environment's packages.",
-        text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
-        # Source: Python documentation, site.
+        "other-torch-imported",
+        check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
+        title="The program does not import the torch that is listed: {fact}",
+        means="A second environment, ~/.local or a program's own Python has its own torch.",
+        text="Change nothing in this environment. Run the command with the Python that runs the "
+        "program to see which torch it imports and from where, then start the program with the "
+        "right Python",
+        # Source: Python documentation, site and sys.path.
+        cases=(
+            Message(
+                having={"place": ""},
+                title="Python imports a torch from outside the environment: {place}",
+                means="Python searches PYTHONPATH before the environment's packages.",
+                text="Remove that folder from PYTHONPATH. Then check whether the environment has "
+                "torch",
+                commands=("export PYTHONNOUSERSITE=1",),
+            ),
+        ),
+        formerly=("torch-outside-environment",),
         explains=(
             "torch-half-installed", "torch-cpu-build", "rocm-wheel-on-nvidia",
             "arch-too-new-for-wheel", "arch-too-old-for-wheel", "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
-        commands=("export PYTHONNOUSERSITE=1",),
     ),
     Cause(
         "torch-sees-no-gpu",
@@ -287,7 +300,7 @@ CAUSES = (
         "work. Precompiled kernels may work.",
         text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
         # Source: NVRTC documentation; Triton's and XLA's sources.
-        explains=("driver-does-not-answer",),
+        explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
         way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(

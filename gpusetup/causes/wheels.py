@@ -195,6 +195,7 @@ CAUSES = (
         "have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         asks=(alike.BITS,),
+        formerly=("package-not-found",),
         says=(
             says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
             says(r"(?P<requirement>torch\w*) was not found in the package registry", example="Because torch was not found in the package registry and you require torch, we can conclude"),
@@ -202,13 +203,6 @@ CAUSES = (
             says(r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'", example="ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel"),
             says(r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b", example="error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden"),
         ),
-    ),
-    Cause(
-        "package-not-found",
-        title="The installer finds no file of {asked} for this Python and system",
-        means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
-        text="Use PyTorch's index only for torch",
-        kind_of="wrong-index",
     ),
     Cause(
         "conda-cuda-virtual-missing",
@@ -267,9 +261,23 @@ CAUSES = (
         says=(
             "externally-managed-environment",
             says(r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'", example="ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'"),
+            says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
+            says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
+            says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
             says(r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'", example="ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'"),
         ),
-        formerly=("site-not-writable",),
+        cases=(
+            Message(
+                having={"name": ""},
+                title="pip cannot remove {name}: conda or the distribution installed it",
+                means="The package has no list of files (RECORD) for pip.",
+                text="Remove it with the tool that installed it (`conda remove`, which calls torch "
+                "`pytorch`, or the distribution's package manager), or create a new environment",
+                # Source: messages of pip's sources, of releases 20 to 26.
+                commands=("gpusetup install --venv .venv",),
+            ),
+        ),
+        formerly=("site-not-writable", "installed-by-two"),
     ),
     Cause(
         "no-target",
@@ -318,20 +326,5 @@ CAUSES = (
             ),
         ),
         formerly=("source-checkout-imported",),
-    ),
-    Cause(
-        "installed-by-two",
-        certain_if=proofs.message_states_it,
-        title="pip cannot remove {name}: conda or the distribution installed it",
-        text="It has no list of files (RECORD) for pip. Remove the package with the tool that "
-        "installed it (`conda remove`, which calls torch `pytorch`, or the distribution's package "
-        "manager), or create a new environment",
-        # Source: pip documentation; messages of pip's sources, of releases 20 to 26.
-        commands=("gpusetup install --venv .venv",),
-        says=(
-            says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
-            says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
-            says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
-        ),
     ),
 )  # fmt: skip

@@ -223,12 +223,11 @@ def cuda_answers(context: RuleContext) -> Findings:
         messages[code] = (*messages.get(code, ()), answer)
     for code, evidence in messages.items():
         if _is_a_fault(context, code, evidence):
-            cause = CODES.get(code, "driver-does-not-answer")
+            cause = CODES.get(code, "cuda-init-failed")
             # A program that fails after hours of work had started CUDA, so this is not a failed
             # start.
             is_weak = events(context, "ran-first") or is_only_set(context, evidence)
-            problem = f"it does not start (error {code})"
-            yield finding(context, cause, evidence, weak=is_weak, asked="CUDA", problem=problem)
+            yield finding(context, cause, evidence, weak=is_weak)
 
 
 NO_DEVICE, SYSTEM_NOT_READY = 100, 802

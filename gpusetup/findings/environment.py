@@ -112,7 +112,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
         return
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
-    cause = "torch-outside-environment"
+    cause = "other-torch-imported"
     yield seen(context, cause, "torch.location", location, weak=not has_to_change, place=location)
 
 

@@ -86,7 +86,7 @@ FAULTS = (
         (100, "cuda-sees-no-device"), (101, "invalid-device-ordinal"), (304, "os-call-failed"),
         (802, "system-not-ready-fabric-manager"), (803, "libcuda-driver-mismatch"),
         (804, "forward-compat-unsupported"), (805, "mps-server"), (999, "cuda-unknown-error"),
-        (3, SILENT),
+        (3, "cuda-init-failed"),
     )),
     Fault("libcuda is missing", "libcuda-missing", state={"libraries": "libnvidia-ml.so.1"}),
     # --- one library's word beside another's
