@@ -99,7 +99,6 @@ CAUSES = (
         "NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
         way=_compute_libraries,
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
-        kind_of="driver-missing",
     ),
     Cause(
         "cuda-sees-no-device",

@@ -106,7 +106,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.PLATFORM: ("no-wheel-for-platform",),
     Layer.PROCESS: (
-        "module-shadowed", "libcuda-stub", "wsl-linux-driver",
+        "module-shadowed", "libcuda-stub",
         "cuda-visible-devices-hidden",
     ),
     Layer.BOUNDARY: (
@@ -116,8 +116,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.HARDWARE: ("gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "ecc-error", "gpu-hang"),
     Layer.DRIVER: (
-        "hybrid-gpu-off", "secure-boot-rejected", "driver-missing", "driver-build-failed",
-        "driver-not-loaded", "nvml-mismatch", "gpu-not-supported-by-driver", "gpu-init-failed",
+        "hybrid-gpu-off", "secure-boot-rejected", "driver-missing",
+        "driver-not-loaded", "nvml-mismatch", "gpu-init-failed",
         "libcuda-missing", "driver-does-not-answer", "gpu-does-not-answer",
         "container-hook-failed",
     ),

@@ -70,6 +70,15 @@ def _is_torch_240(context: RuleContext) -> bool:
 
 (VISUAL_CPP_RUNTIME,) = lines("winget install Microsoft.VCRedist.2015+.x64")
 
+LINUX_DRIVER_IN_WSL = Message(
+    title="A Linux driver library is installed inside WSL: {path}",
+    means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can reach the "
+    "driver on Windows.",
+    text="Remove the Linux driver's packages from WSL, then start WSL again",
+    commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
+    needs_root=True,
+)
+
 CAUSES = (
     Cause(
         "windows-dll-missing",
@@ -170,22 +179,12 @@ CAUSES = (
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
+        formerly=("wsl-linux-driver",),
         says=(
             says("gpu access blocked", why="blocked"),
             says("wsl environment detected but no adapters", why="adapters"),
             says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash", example="/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)"),
             says(r"Driver Version: 0(?![\d.])", why="version-zero", example="Driver Version: 0   CUDA Version: N/A"),
         ),
-    ),
-    Cause(
-        "wsl-linux-driver",
-        title="A Linux driver library is installed inside WSL: {path}",
-        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
-        "reach the driver on Windows.",
-        text="Remove the Linux driver's packages from WSL, then start WSL again",
-        kind_of="wsl-driver",
-        explains=("wsl-driver", "driver-not-loaded"),
-        commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
-        needs_root=True,
     ),
 )  # fmt: skip

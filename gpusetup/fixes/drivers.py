@@ -284,7 +284,7 @@ def _headers(context: RuleContext) -> Lines:
 def rebuild_with_headers(context: RuleContext) -> Lines:
     """Build the driver's kernel module again, after the kernel's headers and a compiler are
     installed."""
-    failures = events(context, "driver-build-failed")
+    failures = events(context, "driver-not-loaded")
     lacks_compiler = any(event.values.get("why") == "compiler" for event in failures)
     return (
         *_headers(context),
