@@ -100,7 +100,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.NO_GPU: (
         "maker-driver-not-loaded", "container-no-maker-gpu",
         "maker-device-permission",
-        "rocm-override-wrong", "maker-wrong-build", "rocm-arch-missing",
+        "rocm-override-wrong",
         "amd-gpu", "apple-silicon", "intel-gpu",
         "no-nvidia-gpu",
     ),
@@ -145,13 +145,13 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),
     Layer.LIBRARIES: (
-        "mkl-version-mismatch", "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
+        "mkl-version-mismatch", "ld-library-path-conflict", "extension-abi-mismatch",
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
-        "triton-missing-windows", "library-missing", "openmp-twice",
+        "triton-missing-windows", "library-missing",
     ),
     Layer.RUNNING: (
         "shm-too-small", "cuda-fork-reinit", "local-rank-argument",

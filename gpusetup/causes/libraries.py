@@ -27,6 +27,7 @@ from gpusetup.messages.fragments import (
     LINKS_AN_EXTENSION,
     TORCH_LIBRARY,
 )
+from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Line, Lines
@@ -151,6 +152,10 @@ def _older_numpy(context: RuleContext) -> Lines:
     return (paste.pip(context, "install", "numpy<2"),)
 
 
+TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
+"""torch's own libraries, which call ROCm's or oneAPI's, or each other."""
+OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5torch|6caffe2)))\w+"
+
 CAUSES = (
     Cause(
         "library-missing",
@@ -208,6 +213,11 @@ CAUSES = (
         "check which file was loaded: it may come from a system package or from a second torch",
         # Source: ld.so's manual page.
         before_torch=(Severity.ERROR,),
+        explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
+        formerly=(
+            "maker-libraries-mixed", "rocm-older-than-torch", "rocm-libraries-mixed",
+            "torch-builds-mixed", "oneapi-libraries-mixed",
+        ),
         events=("ld-library-path-conflict", "foreign-library"),
         where=(
             lambda context: bool(
@@ -229,6 +239,18 @@ CAUSES = (
                 "each. Remove folders of another CUDA version from LD_LIBRARY_PATH",
             ),
             Message(
+                having={"of": "its stack"},
+                title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
+                means="These libraries fit only those of the same release, and PyTorch's wheels "
+                "bring theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, "
+                "oneAPI or torch, one library lacks a function that another one calls.",
+                text="LD_LIBRARY_PATH and LD_PRELOAD may name no folder of ROCm, of oneAPI "
+                "(setvars.sh) or of another torch. If it still fails, install torch in a new "
+                "environment (`gpusetup install --venv .venv-torch`)",
+                commands=("unset LD_LIBRARY_PATH", "unset LD_PRELOAD"),
+                # Source: ld.so(8); PyTorch, "Getting Started on Intel GPU".
+            ),
+            Message(
                 having={"library": r"stdc\+\+"},
                 text="Put the environment's own libstdc++ first (conda's is newer than the "
                 "system's; install it if it is missing): `export "
@@ -247,21 +269,11 @@ CAUSES = (
             says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6", example="ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)"),
             says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6", example="libstdc++.so.6: version `CXXABI_1.3.15' not found"),
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", of="its stack", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
+            says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", of="its stack", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", of="its stack", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
+            says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", of="its stack", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
             says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl", example="RuntimeError: NCCL version mismatch between ranks"),
-        ),
-    ),
-    Cause(
-        "openmp-twice",
-        certain_if=proofs.message_states_it,
-        title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
-        means="conda's MKL and a pip wheel each include libiomp5. KMP_DUPLICATE_LIB_OK=TRUE only "
-        "hides the message and may lead to wrong results.",
-        text="Install numpy, MKL and torch with one installer, in a fresh environment",
-        # Source: Intel OpenMP documentation.
-        commands=("gpusetup install --venv .venv",),
-        says=(
-            r"libiomp5md\.dll already initialized",
-            "omp: error #15",
         ),
     ),
     Cause(

@@ -162,9 +162,6 @@ class Cause(Message, kw_only=False):
     before_torch: tuple[Severity, ...] = ()
     """Severities with which this finding must be fixed before torch is changed, whatever its layer
     is."""
-    kind_of: str = ""
-    """The id of the more general cause that doctor reports as `cause` for a text; "" if this cause
-    stands for itself."""
 
     def __post_init__(self) -> None:
         if self.severity is Severity.ERROR and self.place is None:

@@ -191,12 +191,24 @@ CAUSES = (
                 means="The files of the packages are mixed, or Python uses the one that comes "
                 "first on its path.",
             ),
+            Message(
+                having={"twice": ""},
+                title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
+                means="conda's MKL and a pip wheel each include libiomp5. KMP_DUPLICATE_LIB_OK=TRUE "
+                "only hides the message and may lead to wrong results.",
+                text="Install numpy, MKL and torch with one installer, in a fresh environment",
+                # Source: Intel OpenMP documentation.
+                commands=("gpusetup install --venv .venv",),
+            ),
         ),
-        formerly=("two-torch-installs",),
+        formerly=("two-torch-installs", "openmp-twice"),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
         asks=("conda list torch",),
-        says=(says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),),
+        says=(
+            says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),
+            says(r"libiomp5md\.dll already initialized|omp: error #15", twice="libiomp5"),
+        ),
     ),
     Cause(
         "torch-import-failed",

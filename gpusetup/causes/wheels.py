@@ -284,13 +284,17 @@ CAUSES = (
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         text="Activate an environment, or name one with `--python PATH`",
-    ),
-    Cause(
-        "stale-environment",
-        severity=Severity.WARNING,
-        title="{variable} is set to {path}, which is not an environment",
-        plain="The activated environment no longer exists",
-        text="doctor checked another Python instead. Activate your environment again",
+        events=("stale-environment",),
+        cases=(
+            Message(
+                having={"variable": ""},
+                title="{variable} is set to {path}, which is not an environment",
+                plain="The activated environment no longer exists",
+                text="doctor checked another Python instead. Activate your environment again",
+                only=Severity.WARNING,
+            ),
+        ),
+        formerly=("stale-environment",),
     ),
     Cause(
         "module-shadowed",
