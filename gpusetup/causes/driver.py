@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, events, listed_gpus
+from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     no,
@@ -17,25 +17,6 @@ from gpusetup.evidence.places import (
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
-from gpusetup.model.shell import Lines, lines
-
-
-def _switch_on(context: RuleContext) -> Lines:
-    """The command that switches a laptop's NVIDIA GPU on again, with the tool that switched
-    it off."""
-    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
-    if tool not in HYBRID_ON:
-        return ()
-    return lines(HYBRID_ON[tool], "sudo reboot")
-
-
-HYBRID_ON = {
-    "prime-select": "sudo prime-select on-demand",
-    "supergfxctl": "supergfxctl --mode Hybrid",
-    "envycontrol": "sudo envycontrol --switch hybrid",
-    "system76-power": "sudo system76-power graphics hybrid",
-}
-"""The tool that switched the GPU off -> the command that switches it on."""
 
 NOT_SUPPORTED = Message(
     title="The loaded driver does not support {gpus}",
@@ -92,12 +73,12 @@ CAUSES = (
         title="The NVIDIA GPU is switched off by {tool}",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
-        text="Turn the NVIDIA GPU on, and reboot",
+        text="Turn the NVIDIA GPU on (`sudo prime-select on-demand`, `supergfxctl --mode Hybrid`, "
+        "`sudo envycontrol --switch hybrid`, `sudo system76-power graphics hybrid`, or delete the "
+        "line in /etc/modprobe.d), and reboot",
         # Source: the tools' own documentation.
         where=(lambda context: not listed_gpus(context),),
-        commands=_switch_on,
-        needs_root=True,
-        needs_reboot=True,
+        commands=("sudo reboot",),
         says=(
             says(r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)", tool="supergfxctl", example="$ supergfxctl -g\nIntegrated"),
             says(r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)", tool="envycontrol"),

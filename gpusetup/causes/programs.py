@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
     has_nvidia,
-    in_container,
     says_nothing_else,
 )
 from gpusetup.evidence.places import ON_MACOS, is_beside_torch
@@ -51,14 +50,9 @@ def _has_a_gpu(context: RuleContext) -> bool:
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
-    the program uses torch, and a GPU of another maker is only named or its driver works."""
-    if context.torch.backend == "cpu" or is_beside_torch(context):
-        return False
-    if not events(context, "foreign-gpu"):
-        return True
-    # In WSL and in a container, the driver of the host or a device may be missing.
-    is_only_named = gpu_facts.only_the_maker_is_named(context)
-    return bool(is_only_named) and not (context.os.wsl or in_container(context))
+    the program uses torch, and no GPU of another maker is named."""
+    is_cpu_build = context.torch.backend == "cpu"
+    return not (is_cpu_build or is_beside_torch(context) or events(context, "foreign-gpu"))
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"

@@ -154,8 +154,6 @@ class Cause(Message, kw_only=False):
     symptom: bool = False
     """Whether the finding only shows what happened and not why, so the real cause is a different
     one."""
-    beside_torch: str = ""
-    """The fix for a program that does not use torch, if the program's usual fix does not help."""
     lacks: Literal["", "gpu", "driver"] = ""
     """What the machine lacks: a GPU, or a newer driver. The user of a rented machine or a cluster
     cannot add either."""

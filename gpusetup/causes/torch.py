@@ -352,9 +352,6 @@ CAUSES = (
         "that is cu126",
         explains=("cuda-library-error",),
         way=_other_wheel,
-        beside_torch="Build the program from source for the GPU's compute capability, use a "
-        "release or image for older GPUs, or run it on the CPU. A newer driver, cuDNN or torch "
-        "does not help, because this program does not use torch",
         formerly=("builds-for-gpu",),
     ),
     Cause(

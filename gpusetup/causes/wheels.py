@@ -7,18 +7,16 @@ indexes of torch, read for the catalog; Python documentation, venv.
 
 from __future__ import annotations
 
-import re
 import sys
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Lines
 from gpusetup.model.versions import parsed
 
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
@@ -55,15 +53,6 @@ def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
 
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
 """A distribution with its version range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
-
-
-def _for_the_target(context: RuleContext) -> Lines:
-    """The command that sets CONDA_OVERRIDE_CUDA. It tells conda the CUDA version of a host whose
-    driver conda cannot query."""
-    missing = events(context, "conda-cuda-virtual-missing")[0]
-    version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
-    cuda = version_needed[0] if version_needed else (context.driver.cuda or "12")
-    return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
 STDLIB = rf"(?:{'|'.join(sorted(sys.stdlib_module_names, reverse=True))})"
@@ -212,9 +201,9 @@ CAUSES = (
         means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
         "builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
-        "to the CUDA version of the machine that will compute. Otherwise install the driver",
+        "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
+        "Otherwise install the driver",
         # Source: conda documentation, virtual packages.
-        commands=_for_the_target,
         says=(
             r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
             says(r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by", example="nothing provides __cuda needed by pytorch-gpu-2.1.0"),

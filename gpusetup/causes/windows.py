@@ -8,11 +8,11 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import paste
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import lines
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """Words before a program's exit status."""
@@ -21,14 +21,8 @@ LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
 
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
-REMOVAL = {
-    "ubuntu": lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'"),
-    "debian": lines(
-        "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
-        "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
-    ),
-}
-"""A distribution -> the command that removes the driver's packages but keeps CUDA and the container
+REMOVAL = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
+"""The command that removes the driver's packages from Ubuntu, but keeps CUDA and the container
 tools."""
 
 
@@ -45,19 +39,13 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
         alternatives=paste.other(
             "if a Linux driver is installed inside WSL, remove it, because it hides the Windows "
             "driver",
-            *_removal(context),
+            *REMOVAL,
         )
         if is_report(context)
         else (),
         needs_root=True,
         min_driver=floor,
     )
-
-
-def _removal(context: RuleContext) -> Lines:
-    """The command that removes a Linux driver from WSL; Ubuntu is assumed if the distribution is
-    unknown."""
-    return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
 def _is_torch_240(context: RuleContext) -> bool:
@@ -75,7 +63,7 @@ LINUX_DRIVER_IN_WSL = Message(
     means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can reach the "
     "driver on Windows.",
     text="Remove the Linux driver's packages from WSL, then start WSL again",
-    commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
+    commands=lambda _: (*REMOVAL, *lines("wsl.exe --shutdown")),
     needs_root=True,
 )
 
