@@ -94,16 +94,6 @@ CAUSES = (
         ),
     ),
     Cause(
-        "cuda-launch-blocking",
-        severity=Severity.WARNING,
-        title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
-        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
-        text="Unset CUDA_LAUNCH_BLOCKING",
-        commands=("unset CUDA_LAUNCH_BLOCKING",),
-        # Source: CUDA C++ Programming Guide, environment variables.
-        formerly=("memory-caching-off",),
-    ),
-    Cause(
         "tf32-precision",
         check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
         title="The GPU computes float32 products in TF32: results differ in the third digit",

@@ -77,6 +77,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     # The fix of a program that finds no GPU is the program's own CUDA build.
     Layer.NO_GPU: (
         *NO_INIT, "program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing",
+        "no-kernel-image",
     ),
     Layer.PLATFORM: (*UNINSTALLABLE,),
     Layer.PROCESS: (*NO_INIT, *BROKEN_TORCH, *NO_TORCH),
@@ -135,7 +136,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "externally-managed", "conda-cuda-virtual-missing",
         "resolver-conflict", "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
-        "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
+        "compiler-too-new", "compiler-missing",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",

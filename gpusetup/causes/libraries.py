@@ -29,7 +29,7 @@ from gpusetup.messages.fragments import (
 from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Line, Lines
+from gpusetup.model.shell import Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -120,24 +120,6 @@ def _triton_windows(context: RuleContext) -> Lines:
     if not newest_first:
         return ()
     return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)
-
-
-def conda_install(context: RuleContext, *words: str) -> Line:
-    """A `conda install` command, into the target environment if its folder is known."""
-    options: tuple[str, ...] = ()
-    prefix = context.snapshot.conda.prefix or ""
-    if is_a_path(prefix):
-        options = ("--prefix", prefix)
-    return paste.command(context, "conda", "install", "-y", *options, *words)
-
-
-def _older_numpy(context: RuleContext) -> Lines:
-    """The command that installs NumPy 1: with conda if it is the installer of this environment or
-    of torch. The manager of Python counts only if torch's installer is unknown."""
-    installer_of_torch = context.torch.installer or context.snapshot.python.manager
-    if "conda" in (context.installer, installer_of_torch):
-        return (conda_install(context, "numpy<2"),)
-    return (paste.pip(context, "install", "numpy<2"),)
 
 
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
@@ -501,7 +483,7 @@ CAUSES = (
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or torch 2.3 or newer",
         # Source: NumPy 2 migration guide.
-        commands=_older_numpy,
+        commands=("pip install 'numpy<2'",),
         cases=(
             Message(
                 having={"wants": ""},
@@ -526,7 +508,7 @@ CAUSES = (
         "need.",
         text="Install an older MKL in this environment, or install torch with pip",
         # Source: pytorch/pytorch#123097.
-        commands=lambda context: (conda_install(context, "mkl<2024.1"),),
+        commands=("conda install -y 'mkl<2024.1'",),
         says=(
             says(r"undefined symbol: (?P<symbol>(?:iJIT|mkl)_\w+)", example="libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8"),
             says(r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)|MKL_THREADING_LAYER=INTEL is incompatible with", "mkl", example="Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2."),

@@ -16,7 +16,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
 )
 from gpusetup.evidence.places import ON_MACOS, is_beside_torch
-from gpusetup.fixes import drivers, paste
+from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -59,20 +59,6 @@ TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The name of a program at the beginning of a sentence."""
-
-
-def _older_cuda(context: RuleContext, _text: str) -> Fix:
-    """Use a build of the package for a CUDA version that this driver supports, or update the
-    driver."""
-    cuda = context.driver.cuda
-    older_cuda = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
-    newer_driver = drivers.driver_fix(context, "Update the driver")
-    return Fix(
-        text=f"Use a release or build of the failing package for {older_cuda}, or update the "
-        "driver",
-        alternatives=paste.other("update the driver", *newer_driver.commands),
-        min_driver=newer_driver.min_driver,
-    )
 
 
 DIVERGES = (
@@ -304,7 +290,6 @@ CAUSES = (
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
         codes=(218, 222),
-        way=_older_cuda,
         says=(
             says(r"\bunsupported PTX version\b|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorUnsupportedPtxVersion", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
         ),
@@ -330,7 +315,7 @@ CAUSES = (
                 "Xids. The GPU itself still works.",
             ),
         ),
-        formerly=("xid-of-a-program",),
+        formerly=("xid-of-a-program", "cuda-launch-blocking", "memory-caching-off"),
     ),
     Cause(
         "gpu-works-little",

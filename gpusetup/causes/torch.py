@@ -10,7 +10,7 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, events, is_report, packages
+from gpusetup.evidence.context import RuleContext, events, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
@@ -85,17 +85,8 @@ RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__);
 
 
 def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
-    """Install a CUDA build in place of the CPU build, if one works on this machine.
-
-    If a text shows the command that installed the CPU build, the fix is to correct that command.
-    """
+    """Install a CUDA build in place of the CPU build, if one works on this machine."""
     build = context.choice.build
-    if is_report(context) and context.snapshot.wanted.backend == "cpu":
-        return Fix(
-            text="The command that installs torch uses the index of the CPU builds (`whl/cpu`). "
-            "Replace it with an index of CUDA builds (in a Dockerfile too, then rebuild the "
-            "image). `gpusetup resolve` on the machine with the GPU shows which index fits"
-        )
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
     return paste.another_torch(context, text)
@@ -126,12 +117,6 @@ NO_NEWER = (
     "let Triton use the ptxas of a newer CUDA toolkit (`export "
     "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`), or set TORCHDYNAMO_DISABLE=1"
 )
-
-
-def _kernel_of_hip_is_missing(context: RuleContext) -> str:
-    """What shows that a kernel of an AMD GPU is missing, else "". ggml's ROCm build prints CUDA's
-    names for HIP's errors."""
-    return "a ROCm build lacks the kernel" if events(context, "hip-kernel-missing") else ""
 
 
 TORCH_HAS_THE_KERNELS = Refutation(
@@ -359,10 +344,7 @@ CAUSES = (
         formerly=("kernel-image-invalid",),
         by_check=True,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
-        refuted_by=(
-            Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
-            TORCH_HAS_THE_KERNELS,
-        ),
+        refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="torch, or an extension, has no kernel for {gpu}",
         means="This message names neither the GPU nor the package that lacks the kernel.",
         text="If that list has no kernel for your GPU, install a torch that supports it (`gpusetup install`). If it has one, torch is fine: "

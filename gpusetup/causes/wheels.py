@@ -137,7 +137,6 @@ CAUSES = (
             says(rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python", example="Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation"),
             says(r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?", example="hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`"),
             says(r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in", example="ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'"),
-            rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
         ),
     ),
     Cause(

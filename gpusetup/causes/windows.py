@@ -48,14 +48,6 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
     )
 
 
-def _is_torch_240(context: RuleContext) -> bool:
-    """Whether fbgemm.dll of torch 2.4.0 fails. It needs an OpenMP DLL that only Visual Studio brings
-    (PyTorch, issue 131662)."""
-    messages = events(context, "windows-dll-missing")
-    is_fbgemm = any("fbgemm" in (message.text or "") for message in messages)
-    return is_fbgemm and (context.torch.version or "").partition("+")[0] == "2.4.0"
-
-
 (VISUAL_CPP_RUNTIME,) = lines("winget install Microsoft.VCRedist.2015+.x64")
 
 LINUX_DRIVER_IN_WSL = Message(
@@ -70,7 +62,6 @@ LINUX_DRIVER_IN_WSL = Message(
 CAUSES = (
     Cause(
         "windows-dll-missing",
-        certain_if=_is_torch_240,
         refuted_by=(
             Refutation(
                 facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
@@ -80,7 +71,8 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old.",
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
-        "keep the installed torch. If that does not help, reinstall the same release of torch",
+        "keep the installed torch. If that does not help, reinstall the same release of torch (in place of "
+        "2.4.0, whose wheel lacks libomp140.x86_64.dll: 2.4.1)",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         # An extension for another torch also fails with a missing DLL.
         where=(
@@ -89,13 +81,6 @@ CAUSES = (
         commands=lambda _: (VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
-            Message(
-                where=(_is_torch_240,),
-                title="torch 2.4.0 for Windows needs libomp140.x86_64.dll, which its wheel lacks",
-                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together with "
-                "its torchvision. Do not download a DLL from a website",
-                commands=("gpusetup install --torch 2.4.1",),
-            ),
             # On a probed machine, torch's files were read without importing torch.
             Message(
                 having={"searched": ""},
