@@ -107,18 +107,6 @@ CAUSES = (
         formerly=("gpu-hang",),
     ),
     Cause(
-        "xid-of-a-program",
-        severity=Severity.NOTE,
-        title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
-        means="A bad address, an illegal instruction or a killed program causes these Xids. The "
-        "GPU itself still works.",
-        text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
-        "with this setting, the traceback shows it",
-        kind_of="cuda-program-error",
-        failure=6,
-        commands=("export CUDA_LAUNCH_BLOCKING=1",),
-    ),
-    Cause(
         "power-thermal-throttle",
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",

@@ -213,13 +213,9 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
 
 
 def named_cause(main: Finding, *, is_text: bool) -> str:
-    """The cause of an answer about a finding. In a text it is the more general cause that the
-    record names, and unknown for a symptom; on a probed machine every reading was taken, so a
-    symptom is the cause itself."""
-    record = RECORDS[main.id]
-    if is_text and record.symptom:
-        return UNKNOWN
-    return (is_text and record.kind_of) or main.id
+    """The cause of an answer about a finding. In a text it is unknown for a symptom; on a probed
+    machine every reading was taken, so a symptom is the cause itself."""
+    return UNKNOWN if is_text and RECORDS[main.id].symptom else main.id
 
 
 # --- how sure it is -------------------------------------------------------------------------------

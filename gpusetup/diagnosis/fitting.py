@@ -126,9 +126,7 @@ def _without_torch(context: RuleContext, program: Program, finding: Finding, fix
     way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
     if record.lacks == "driver":
         return replace(fix, text=f"{fix.text}. {way}", commands=())
-    # Some causes have their own fix for programs without torch, for example a build from source if
-    # no release has kernels for the GPU.
-    return Fix(text=record.beside_torch or way)
+    return Fix(text=way)
 
 
 # --- the operating system -------------------------------------------------------------------------

@@ -294,14 +294,17 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     # The child process that queried one GPU tells more than the one that queried all GPUs.
     of_a_gpu = [event for event in children if "gpu" in event.values]
     messages = (*of_a_gpu, *children, *events(context, "driver-does-not-answer"))
-    if not messages:
-        return
-    # Without these values, for example in a text, the title is the record's plain one.
-    asked, problem = ("The driver", "no response") if children else ("", "")
-    # If the driver in the text responds, the problem that the text describes is over.
-    is_over = not children and driver_answers(context)
-    cause = "driver-does-not-answer"
-    yield finding(context, cause, messages, weak=is_over, asked=asked, problem=problem)
+    for first in messages[:1]:
+        values = dict(first.values)
+        # Without these values, for example in a text, the title is the record's plain one.
+        if children:
+            values = {"asked": "The driver", "problem": "no response", **values}
+        if of_a_gpu:
+            values["problem"] += f" for {named_gpu(first)}"
+        evidence = (replace(first, values=values), *messages[1:])
+        # If the driver in the text responds, the problem that the text describes is over.
+        is_over = is_report(context) and driver_answers(context)
+        yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 
 def named_gpu(event: Event) -> str:
@@ -367,11 +370,12 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     yield seen(
         context,
-        NVML.get(code, "nvml-init-failed"),
+        NVML.get(code, "driver-does-not-answer"),
         "driver.nvml_code",
         answer,
         # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
+        asked="NVML",
         problem=answer,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.driver import NOT_SUPPORTED
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.context import (
     RuleContext,
@@ -332,7 +333,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     if is_dropped or (messages and not listed_gpus(context)):
         messages += tuple(shown(context, "driver.version", text) for text in dropped)
         names = gpu_naming.gpu_names(context)
-        yield finding(context, "gpu-not-supported-by-driver", messages, gpus=names)
+        yield finding(context, "gpu-init-failed", messages, message=NOT_SUPPORTED, gpus=names)
 
 
 RULES = (
@@ -341,6 +342,6 @@ RULES = (
     driver_too_old,
     driver_for_what_is_wanted,
     nvml_mismatch,
-    gpu_init_failed,
     gpu_not_supported_by_driver,
+    gpu_init_failed,
 )

@@ -110,7 +110,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
         return
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
-    cause = "torch-outside-environment"
+    cause = "other-torch-imported"
     yield seen(context, cause, "torch.location", location, weak=not has_to_change, place=location)
 
 
@@ -251,19 +251,10 @@ def host(context: RuleContext) -> Findings:
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
 
 
-SETTINGS = {
-    "CUDA_LAUNCH_BLOCKING": "cuda-launch-blocking",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "cuda-launch-blocking",
-    "NVIDIA_TF32_OVERRIDE": "tf32-precision",
-}
-"""Maps variables to the cause if they are set to 1. Source: documentation of CUDA and torch."""
-
-
 def settings(context: RuleContext) -> Findings:
-    """Environment variables that cost speed or memory, or break a program, if they are set to 1."""
-    for name, cause in SETTINGS.items():
-        if context.snapshot.environment.get(name) == "1":
-            yield seen(context, cause, "environment", f"{name}=1", name=name)
+    """A variable that lets every product of float32 numbers be computed in TF32."""
+    if context.snapshot.environment.get("NVIDIA_TF32_OVERRIDE") == "1":
+        yield seen(context, "tf32-precision", "environment", "NVIDIA_TF32_OVERRIDE=1")
 
 
 IMAGE_WARNING = "torchvision-image-mismatch"

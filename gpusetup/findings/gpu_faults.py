@@ -150,7 +150,7 @@ DEVICE_FAULTS = (
         ("recovery_action",),
     ),
     DeviceFault(
-        "xid-of-a-program",
+        "cuda-program-error",
         "11 13 25 31 32 37 39 40 41 43 45 60 66 67 68 69 70 71 72 75 76 77 82 83 84 85 86 88 89 "
         "137 141",
     ),

@@ -6,10 +6,11 @@ and machines without any GPU that torch can use.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
+from gpusetup.causes.makers import NO_KERNELS
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -104,17 +105,13 @@ def wrong_build(context: RuleContext) -> Findings:
     # Integrated graphics can compute but are rarely worth it, so a CPU build there is not a fault.
     if built_for is None and is_small(stack):
         return
-    whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
     target = next((gpu.target for gpu in stack.gpus if gpu.target), None)
     yield seen(
         context,
-        "maker-wrong-build",
+        "amd-gpu" if stack.maker == AMD.id else "intel-gpu",
         "torch",
         f"torch {torch.version} ({torch.backend})",
         fix=makers.build_for(context, BY_ID[stack.maker], target),
-        who=gpu_names(stack),
-        built_for=whose,
-        torch_name=f"torch {torch.version or ''}".strip(),
     )
 
 
@@ -140,12 +137,12 @@ def no_kernels(context: RuleContext) -> Findings:
     who = gpu_names(stack)
     yield finding(
         context,
-        "rocm-arch-missing",
+        "amd-gpu",
         (shown(context, "makers.gpus", who), shown(context, "torch", f"torch {version}")),
+        message=NO_KERNELS,
         fix=makers.build_for(context, AMD, targets[0]),
-        who=who,
-        torch_name=f"torch {version}",
-        is_dropped="yes" if targets[0] in DROPPED else "",
+        board=who,
+        build=f"torch {version}",
     )
 
 

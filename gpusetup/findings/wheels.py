@@ -41,7 +41,7 @@ def no_file(context: RuleContext) -> Findings:
         if cause not in findings:
             findings[cause] = finding(
                 context,
-                cause,
+                cause or "wrong-index",
                 events(context, message.kind),
                 fix=_way(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
@@ -49,8 +49,12 @@ def no_file(context: RuleContext) -> Findings:
             )
     # Prefer a message about torch.
     if len(findings) > 1:
-        findings.pop("package-not-found", None)
+        findings.pop(NOT_FOUND, None)
     yield from findings.values()
+
+
+NOT_FOUND = ""
+"""In place of a cause's id: an index has no file of a package other than torch."""
 
 
 ITS_INDEX = (
@@ -77,7 +81,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         if on(context, "macos"):
             return makers.for_mac(context)
         return makers.build_for(context, BY_ID[maker], makers.target_of_text(context))
-    if cause == "package-not-found":
+    if cause == NOT_FOUND:
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
         return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
@@ -181,7 +185,7 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     if event.kind == "no-matching-distribution":
         # The catalog contains only the releases of torch, torchvision and torchaudio.
         in_catalog = name in FAMILY
-        return _why_no_release(context, event, requested) if in_catalog else "package-not-found"
+        return _why_no_release(context, event, requested) if in_catalog else NOT_FOUND
     # The remaining case: the installer knows the release but has no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
@@ -189,7 +193,7 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
         return "wrong-index" if "index" in event.values else "no-wheel-for-platform"
     # Some of uv's messages name no package. They count as messages about torch.
     if not is_in_torchs_index and name:
-        return "package-not-found"
+        return NOT_FOUND
     # Some releases in the range may lack this Python and others this system. Another Python is the
     # easier fix.
     return "python-no-wheel" if events(context, "python-no-wheel") else "no-wheel-for-platform"

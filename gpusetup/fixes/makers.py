@@ -264,7 +264,7 @@ def for_mac(context: RuleContext) -> Fix:
     if events(context, "built-for-another-processor"):
         return NATIVE_PYTHON
     lacks, why = events(context, "mps-lacks"), whys(context, "mps-lacks")
-    if why & {"metal", "macos"}:
+    if "metal" in why:
         return reach_metal(context)
     for reason, text in MPS_WAYS.items():
         if reason in why:

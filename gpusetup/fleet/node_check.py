@@ -44,7 +44,9 @@ class NodeCheckAnswer(Frozen):
     """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
 
 
-HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
+HARDWARE_FAULTS = tuple(
+    fault.cause for fault in DEVICE_FAULTS if fault.cause != "cuda-program-error"
+)
 """The ids of hardware faults, which are never caused by a change of the driver, the profile or a
 program."""
 

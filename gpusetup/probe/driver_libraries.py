@@ -20,16 +20,14 @@ Answer = Mapping[str, Any]
 
 
 class Library(NamedTuple):
-    """One of the driver's libraries, the `Gpu` field for a GPU's index in its list, and the kind of
-    event for a library that started but whose later call failed."""
+    """One of the driver's libraries, and the `Gpu` field for a GPU's index in its list."""
 
     source: str
     number_field: str
-    init_failed: str
 
 
-NVML = Library("nvml", "nvml_index", "nvml-init-failed")
-LIBCUDA = Library("libcuda", "cuda_index", "cuda-init-failed")
+NVML = Library("nvml", "nvml_index")
+LIBCUDA = Library("libcuda", "cuda_index")
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
@@ -159,7 +157,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
                 yield event("gpu-read-failed", problem, where, gpu=index, bus=bus)
     if values.get("init") == 0:
         for problem in filter(_is_trouble, values.get("problems", ())):
-            yield event(library.init_failed, problem)
+            yield event("driver-does-not-answer", problem)
 
 
 def _is_trouble(problem: Answer) -> bool:

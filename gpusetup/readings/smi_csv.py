@@ -21,7 +21,6 @@ from gpusetup.readings.nvidia_smi import (
     integer,
     memory,
     number,
-    rate_in,
 )
 from gpusetup.readings.sources import UNNAMED
 
@@ -41,6 +40,13 @@ COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells."""
 
+
+def rate(text: str) -> float | None:
+    """A cell in MB/s, in bytes per second; None if it has no value."""
+    value = number(text)
+    return None if value is None else value * 1e6
+
+
 DMON_COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "pwr": ("power_watts", number),
     "gtemp": ("temperature_celsius", integer),
@@ -48,8 +54,8 @@ DMON_COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "mem": ("memory_busy_percent", number),
     "pclk": ("clock_sm_mhz", integer),
     "fb": ("memory_used_bytes", memory),
-    "rxpci": ("pcie_rx_bytes_per_second", rate_in(1e6)),
-    "txpci": ("pcie_tx_bytes_per_second", rate_in(1e6)),
+    "rxpci": ("pcie_rx_bytes_per_second", rate),
+    "txpci": ("pcie_tx_bytes_per_second", rate),
     "dbecc": ("ecc_uncorrected", integer),
 }
 """The same for the columns of `nvidia-smi dmon`, whose words are too common for a heading of CSV.

@@ -30,8 +30,8 @@ STATUS_MARKS = {
     "ok": OK,
 }
 ABOUT_DIFFERENCES = (
-    "If a difference is not intended, change the node to what most nodes have. Then take its record "
-    "again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
+    "If a difference is not intended, change the node to what most nodes have. Then take its "
+    "record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
 )
 STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
 
