@@ -16,16 +16,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
-from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
+from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.logins import split_login, without_logins
+from gpusetup.model.logins import split_login
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import QUESTION, complaint, hint_for, lacks
-from gpusetup.uv.pages import answered
+from gpusetup.uv.errors import QUESTION, complaint
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
     Settings,
@@ -41,8 +39,6 @@ LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRI
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
 reported within 15 s. The user's own settings come before these."""
 MAKE_ROOM = "nothing was changed; make room there"
-START_BYTES = 16 << 10
-"""How much of an index's page is read: its first links are in it."""
 PROJECT, LOCK = "pyproject.toml", "pylock.toml"
 NO_INDEX = "in the provided package locations"
 """uv's words for its folders of wheels, if a setting forbids all indexes."""
@@ -62,9 +58,6 @@ class Question(Frozen):
     """The Python version of the environment or of the described machine."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    """The names of packages that are left out wherever they are required, because they have no
-    wheel."""
     needs_more_of_index: bool = False
     """Whether torch and its companions need packages that only their own index has, such as ROCm's
     Triton."""
@@ -152,16 +145,13 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             project = folder / PROJECT
             project.write_text(question.text, encoding="utf-8")
-            for option, variable, lines in (
-                ("--constraints", "UV_CONSTRAINT", question.constraints),
-                ("--excludes", "UV_EXCLUDE", question.without),
-            ):
-                if lines:
-                    path = folder / f"{option.strip('-')}.txt"
-                    path.write_text("\n".join((*lines, "")), encoding="utf-8")
-                    # The option alone would replace the files that the user's variable names.
-                    for file in (*question.variables.get(variable, "").split(), str(path)):
-                        options += [option, file]
+            if question.constraints:
+                limits = folder / "constraints.txt"
+                limits.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
+                # The option alone would replace the files that the user's variable names.
+                own = question.variables.get("UV_CONSTRAINT", "").split()
+                for file in (*own, str(limits)):
+                    options += ["--constraints", file]
         # `compile` reads the project as an argument, `install` as a requirements file. The lock
         # gets a place of its own, because the user's settings may name a file for it.
         lock = folder / LOCK
@@ -171,18 +161,12 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         # The user's settings forbid all indexes. The project's sources name torch's index, so
         # without them uv looks for torch in the user's folders of wheels.
-        has_no_index = not output.ok and NO_INDEX in output.stderr
-        if has_no_index:
+        if not output.ok and NO_INDEX in output.stderr:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    problem = complaint("uv cannot plan the installation", output)
-    if isinstance(problem, Unsatisfiable) and not has_no_index:
-        for name in question.names:
-            if lacks(problem.message, name):
-                _require_page(question.index, name)
-    raise problem
+    raise complaint("uv cannot plan the installation", output)
 
 
 def _packages_in_lock(lock: Path) -> Packages:
@@ -208,25 +192,6 @@ def _packages_in_plan(text: str) -> Packages:
     except (ValueError, KeyError, TypeError) as problem:
         message = f"cannot read uv's plan: {problem}"
         raise ToolFailed(message, hint="nothing was changed") from problem
-
-
-def _require_page(index: str, name: str) -> None:
-    """Raise Unreached if torch's index refused to show its page for a package, or showed something
-    else. To uv, the package then does not exist."""
-    url = f"{index}/{name}/"
-    shown = without_logins(url)
-    hint = hint_for(Unreached, "request")
-    try:
-        with answered(url) as page:
-            # torch's own index returns 403 for a page that it does not have.
-            missing = (403, 404) if shown.startswith(INDEX_ROOT) else (404,)
-            start = next(page.iter_content(START_BYTES), b"")
-            if page.status_code in missing or b".whl" in start:
-                return
-            said = f"{page.status_code} {page.reason}"
-    except Unreached as problem:
-        raise Unreached(problem.message, hint=hint) from problem
-    raise Unreached(f"{shown}: {said}, and no list of wheels", hint=hint)
 
 
 # --- the wheels of a lock -------------------------------------------------------------------------
