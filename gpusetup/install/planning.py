@@ -38,6 +38,7 @@ from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
 from gpusetup.uv.question import (
     Question,
     Wheel,
+    answered,
     changes_of,
     lock_of,
     size_text,
@@ -46,8 +47,6 @@ from gpusetup.uv.question import (
 )
 
 WORKERS = 8
-SIZE_SECONDS = (5.0, 10.0)
-"""How long a server may take to connect, and to say the size of a wheel."""
 UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
 2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
@@ -266,28 +265,15 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
 def with_size(wheel: Wheel, login: tuple[str, str] | None, silent: set[str]) -> Wheel:
     """The wheel with its size, for which its server is asked if the index does not state it, as
     torch's own. What the server does not say stays unknown. `silent` gets the hosts that do not
-    answer, so that each is waited for once. Proxies and .netrc count as for every program that
-    uses `requests`."""
-    import requests
-    from urllib3.exceptions import HTTPError
-
+    answer, so that each is waited for once."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
-    url, own_login = split_login(wheel.url)
     try:
-        # After a redirect to another host, `requests` no longer sends the password.
-        answer = requests.head(
-            url,
-            auth=own_login or (login if wheel.is_of_torch_index else None),
-            timeout=SIZE_SECONDS,
-            # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
-            verify=os.environ.get("SSL_CERT_FILE") or True,
-            allow_redirects=True,
-        )
-    except (OSError, HTTPError, ValueError):
+        with answered("HEAD", wheel.url, login if wheel.is_of_torch_index else None) as answer:
+            length = answer.headers.get("Content-Length", "") if answer.ok else ""
+    except Unreached:
         silent.add(wheel.host)
         return wheel
-    length = answer.headers.get("Content-Length", "") if answer.ok else ""
     # A number of bytes fits into 64 bits.
     is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
     return replace(wheel, size_bytes=int(length)) if is_size else wheel
