@@ -203,16 +203,10 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     """
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
         return name or NEW_NAME
-    prefix = machine.python.prefix.rstrip("/\\")
-    active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
-    name_of_active = machine.environment.get("CONDA_DEFAULT_ENV")
-    if name_of_active and (not active or active == prefix):
-        is_base = name_of_active in ("base", "root")
-    else:
-        folder = re.split(r"[/\\]", prefix)[-1].lower()
-        of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
-        is_base = re.fullmatch(of_conda, folder) is not None
-    return NEW_NAME if is_base else None
+    # conda's installers name the folder of the base environment so.
+    folder = re.split(r"[/\\]", machine.python.prefix.rstrip("/\\"))[-1].lower()
+    of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
+    return NEW_NAME if re.fullmatch(of_conda, folder) else None
 
 
 # --- the public document --------------------------------------------------------------------------
