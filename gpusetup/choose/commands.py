@@ -12,10 +12,10 @@ import re
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
-from gpusetup.choose.choice import Choice, fallback_of, index_of
+from gpusetup.choose.choice import Choice, index_of
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY
+from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -204,12 +204,16 @@ def answer_of(
     `by_conda` is the choice among the builds of conda's channels, if `choice` is a wheel.
     """
     build = choice.build
+    others = (
+        Fallback(torch=one.torch, backend=one.backend, index_url=index_of(one, root) or one.channel)
+        for one in choice.alternatives
+    )
     answer = ResolveAnswer(
         torch=None,
         index_url=index_of(build, root),
         python=python_tag(machine),
         served=choice.served,
-        fallbacks=tuple(fallback_of(one, root) for one in choice.alternatives),
+        fallbacks=tuple(others),
         rejections=choice.rejections,
         advice=choice.advice,
         notes=choice.notes,

@@ -233,7 +233,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
-    if task.is_done:
+    if task.coming.is_nothing:
         verdict = None
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -386,7 +386,7 @@ def show_described(
     task = choose_task(question, decision.wish, host, out.talk)
     coming, build = task.coming, task.build
     argvs = [last_step] if last_step else []
-    if not task.is_done:
+    if not task.coming.is_nothing:
         check_environment(machine, task.elsewhere)
         packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
         python = machine.python.executable
@@ -394,7 +394,7 @@ def show_described(
         argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
     notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
     answer = InstallAnswer(
-        state="unchanged" if task.is_done else "planned",
+        state="unchanged" if task.coming.is_nothing else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
         after={**before, **labelled(build, coming.family)},
@@ -403,7 +403,7 @@ def show_described(
         newest=task.newest,
         notes=notes,
     )
-    if task.is_done:
+    if task.coming.is_nothing:
         return reply(answer, screens.end_screen(answer, notes=task.notes))
     # A version such as 2.9.1+cu126 names its backend, but versions from the default index do not.
     has_unnamed_backend = not build.labelled and "torch" in coming.family

@@ -58,14 +58,20 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     """The request for what these files ask for on a host, together with the options of the command
     in `wish`.
 
-    Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
+    Raises Unsatisfiable if no build inside the bounds fits, if the Python here is excluded, or if
+    an image's own torch must stay.
     """
     environment = marker_environment(host.machine)
     chosen: Variant | None = None
     # What counts of each file on this machine.
     here: list[Ask] = []
     for ask in asks:
-        refuse_image(ask)
+        if keeps_image(ask):
+            others = " ".join(one.name for one in ask.of())
+            raise Unsatisfiable(
+                f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
+                hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
+            )
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
         here.append(ask.counting(environment, variant.name if variant else None))
@@ -275,16 +281,6 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
             if build:
                 return name, build
     return None
-
-
-def refuse_image(ask: Ask) -> None:
-    """Raise Unsatisfiable if a Dockerfile builds on an image whose torch must stay."""
-    if keeps_image(ask):
-        others = " ".join(one.name for one in ask.of())
-        raise Unsatisfiable(
-            f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
-            hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
-        )
 
 
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:

@@ -32,8 +32,9 @@ from gpusetup.install.target import (
     files_of_all,
     record_rows,
 )
+from gpusetup.model.steps import Step
 from gpusetup.uv.errors import complaint
-from gpusetup.uv.program import forget_step, uv_environment
+from gpusetup.uv.program import uv_environment, uv_program
 from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
 UV_LOCK = ".lock"
@@ -75,7 +76,9 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        run_step(job, forget_step(tuple(wheel.name for wheel in plan.wheels)), uv_environment())
+        # uv then downloads these packages again.
+        forget = (uv_program(), "cache", "clean", *(wheel.name for wheel in plan.wheels))
+        run_step(job, Step(argv=forget), uv_environment())
         return _unpack(job, plan, layout)
 
 
