@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from filecmp import cmp
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -24,16 +23,10 @@ from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
-from gpusetup.install.target import (
-    LIBRARIES,
-    Layout,
-    distributions,
-    files_listed,
-    files_of_all,
-    record_rows,
-)
+from gpusetup.install.target import LIBRARIES, Layout, record_rows
+from gpusetup.model.steps import Step
 from gpusetup.uv.errors import complaint
-from gpusetup.uv.program import forget_step, uv_environment
+from gpusetup.uv.program import uv_environment, uv_program
 from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
 UV_LOCK = ".lock"
@@ -64,8 +57,9 @@ class Promise(NamedTuple):
 
 
 Promises = Mapping[str, Sequence[Promise]]
-"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same
-file."""
+"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same file,
+even with different content (opencv-python and opencv-python-headless): as with uv alone, the one
+that is unpacked last counts."""
 
 
 def stage_of(prefix: str) -> str:
@@ -80,7 +74,9 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        run_step(job, forget_step(tuple(wheel.name for wheel in plan.wheels)), uv_environment())
+        # uv then downloads these packages again.
+        forget = (uv_program(), "cache", "clean", *(wheel.name for wheel in plan.wheels))
+        run_step(job, Step(argv=forget), uv_environment())
         return _unpack(job, plan, layout)
 
 
@@ -116,16 +112,14 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     Raises Differs if a file is not as its wheel's list states, and Blocked if a file must not come
     to its place.
     """
-    names = {wheel.name for wheel in wheels}
-    promises = _promises_in(root, names)
+    promises = _promises_in(root, {wheel.name for wheel in wheels})
     place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
     coming = {}
     for path in promises:
         folder, name = os.path.split(path)
         coming[path] = os.path.join(place_of_folder(folder), name)
-    _refuse_places(coming, promises, layout)
+    _refuse_files_of_python(coming, promises, layout)
     _require_same_content(root, promises)
-    _refuse_taken_places(coming, promises, names, layout)
     return coming
 
 
@@ -220,15 +214,9 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     return os.path.join(layout.data, *parts)
 
 
-def _refuse_places(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
+def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
     """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
-    does not exist yet (the journal of such a change would be rejected), or if two wheels contain
-    different files for the same place.
-
-    The file that uv unpacks last would win, and the other package would be broken. Files with the
-    same content are common, because packages of one namespace share its `__init__.py`.
-    """
-    first_promises: dict[str, Promise] = {}
+    does not exist yet: the journal of such a change would be rejected."""
     for path, place in coming.items():
         pythons_own = first_of_python(layout.prefix, [place])
         if pythons_own is not None:
@@ -237,38 +225,4 @@ def _refuse_places(coming: Mapping[str, str], promises: Promises, layout: Layout
                 f"Python: {pythons_own}",
                 hint="nothing was changed; leave that package out, or ask its authors for a "
                 "release without the file",
-            )
-        for promise in promises[path]:
-            first = first_promises.setdefault(place, promise)
-            is_same_list = first.record == promise.record
-            is_same_content = first.digest == promise.digest != ""
-            if not is_same_list and not is_same_content:
-                packages = sorted((_project_of(first.record), _project_of(promise.record)))
-                below_prefix = os.path.relpath(place, layout.prefix)
-                raise Blocked(
-                    f"{' and '.join(packages)} both bring {below_prefix}, with different content",
-                    hint="nothing was changed; leave one of them out, or install it into another "
-                    "environment: `--venv DIR`",
-                )
-
-
-def _refuse_taken_places(
-    coming: Mapping[str, str], promises: Promises, names: set[str], layout: Layout
-) -> None:
-    """Raise `Blocked` if an unpacked file would overwrite a different file of a package that
-    stays."""
-    leaving = files_of_all(names, layout)[1]
-    owners: dict[str, str] = {}
-    for package in distributions(layout):
-        if package.name not in names:
-            owners |= dict.fromkeys(files_listed(package, layout) - leaving, package.name)
-    for path, place in coming.items():
-        owner = owners.get(place)
-        # Two packages may contain the same file, such as an empty `__init__.py`.
-        if owner and os.path.isfile(place) and not cmp(path, place, shallow=False):
-            raise Blocked(
-                f"{_project_of(promises[path][0].record)} brings a file that {owner} has already: "
-                f"{place}",
-                hint="nothing was changed; uninstall the one that you do not need, or use another "
-                "environment: `--venv DIR`",
             )
