@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup import named_file
-from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
+from gpusetup.catalog.gpus import GpuRow
 from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
@@ -44,7 +44,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, named_gpu, place_of
+from gpusetup.plan.place import Place, memory_size, named_gpu, place_of
 from gpusetup.plan.question import LARGEST, TrainingQuestion, job_of
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
@@ -488,8 +488,6 @@ NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 NOTHING = PlanMemory(
     states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
 )
-LARGEST_GIB = 10**4
-"""The largest plausible memory in a row; anything above is a typo."""
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
@@ -511,8 +509,8 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
             job = TrainingJob(
                 shape=shape_of_row((row.get("model") or "").strip()),
-                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST["gpus"])),
-                context=int(number("max_model_len", row.get("max_model_len"), LARGEST["context"])),
+                gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
+                context=number("max_model_len", row.get("max_model_len"), LARGEST["context"]),
             )
             yield cell(decide(job, replace(place, predict=predict)))
         except GpuSetupError as problem:
@@ -536,25 +534,16 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 
 
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
-    """The GPU that a row describes by its name, its memory size or both; UsageError if the two
-    contradict each other."""
-    gib = number("gpu_mem_gb", size, LARGEST_GIB) if size or not name else None
+    """The GPU that a row describes by its name, its memory in GB, or both."""
     if not name:
-        return place_of(None, round((gib or 0) * GIB))
-    card_has_several_sizes = gib and one_memory(rows_named(name, gpus)) is None
-    place = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
-    # Allow a difference of a tenth, because the size may be in decimal gigabytes.
-    if gib and abs(place.total_bytes / GIB / gib - 1) > 0.1:
-        raise UsageError(
-            f"{name} has {place.total_bytes / GIB:g} GiB of memory, gpu_mem_gb says {size}"
-        )
-    return place
+        return place_of(None, memory_size(f"{size}GiB"))
+    return named_gpu(f"{name} {size}GB" if size else name, gpus)
 
 
-def number(name: str, text: str | None, most: int) -> float:
-    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`."""
-    is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", (text or "").strip())
-    value = float(text) if text and is_number else 0
+def number(name: str, text: str | None, most: int) -> int:
+    """The whole number in a CSV column; UsageError if it is none from 1 to `most`."""
+    is_number = re.fullmatch(r"\d{1,9}", (text or "").strip())
+    value = int(text) if text and is_number else 0
     if not 0 < value <= most:
         raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
     return value
