@@ -14,7 +14,7 @@ from typing import Any
 from gpusetup import named_file
 from gpusetup.catalog.gpus import GpuRow
 from gpusetup.errors import BadInput, GpuSetupError, UsageError
-from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
+from gpusetup.model.documents import Confidence, PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
@@ -45,7 +45,7 @@ from gpusetup.plan.job import (
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, memory_size, named_gpu, place_of
-from gpusetup.plan.question import LARGEST, TrainingQuestion, job_of
+from gpusetup.plan.question import LARGEST, TrainingQuestion, has_adapters, job_of
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
 
@@ -80,6 +80,12 @@ def answer(request: PlanRequest) -> PlanAnswer:
     plain = cell(decision)
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
+
+    def confidence(one: Decision) -> Confidence:
+        """How sure it is that a changed job fits, by the same reasons as for the job itself."""
+        is_close = any(reasons_for_close(request, one, uncounted))
+        return "measured" if one.measured else "close" if is_close else "clear"
+
     variables = dict(plain.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
     asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= GPUS_IN_A_MACHINE
@@ -88,14 +94,14 @@ def answer(request: PlanRequest) -> PlanAnswer:
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
     answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
-        "confidence": "close" if reasons else plain.confidence,
+        "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
         "uncounted": uncounted,
         "env": variables,
-        "better": better_with_fewer(decision, question.solve),
+        "better": better_with_fewer(decision, question.solve, confidence),
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
-        "assumed": tuple(assumed_settings(question, decision.job)),
-        "helps": helps(decision),
+        "assumed": tuple(assumed(question, decision.job)),
+        "helps": helps(decision, confidence),
         "ways": tuple(ways(request)),
         "advice": tuple(advice(request, decision)),
         "solved": question.solve,
@@ -314,7 +320,12 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about what is trained first."""
     job, place, shape = decision.job, decision.place, decision.job.shape
     yield from notes_on_parts(question, decision)
-    yield from assumed_sizes(question, decision)
+    native = shape.native_context
+    if shape.tokens is None and native is not None and job.context > native:
+        extension = "the model's positions must be extended (RoPE scaling)"
+        if yarn(job):
+            extension = f"YaRN with factor {job.context / native:g}"
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
     if not host_holds(job, decision.recipe, place):
         needed = f"{decision.memory.host / GIB:.1f} GiB"
         yield f"the machine's RAM is too small for the {needed} that this job keeps there"
@@ -385,55 +396,36 @@ def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[s
         )
 
 
-def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """Notes on the sequence length and the batch that were assumed, and on a length beyond the
-    model's native context."""
-    job, shape = decision.job, decision.job.shape
+def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
+    """What plan assumed because it was not given, as phrases with the option that changes it. The
+    screen shows them in its first lines."""
+    shape, named_fields = job.shape, question.job_fields.keys()
     # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
-        length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
-        yield f"plan assumes {length} of text, because `--context` is not given"
-    native = shape.native_context
-    if shape.tokens is None and native is not None and job.context > native:
-        extension = "the model's positions must be extended (RoPE scaling)"
-        if yarn(job):
-            extension = f"YaRN with factor {job.context / native:g}"
-        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
+        length = "one token" if job.context == 1 else f"{job.context:,} tokens"
+        yield f"{length} (`--context`)"
     # With a token budget there is no batch to assume. If the user asks for the largest batch or
-    # context or for the fewest GPUs, the batch that would fit is another question.
+    # context or for the fewest GPUs, the batch is another question.
     if question.batch is None and question.solve is None and not job.fills_token_budget:
         sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
-        largest = max_batch(job, decision.place)
-        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
-        yield f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
-
-
-def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """How plan assumes that the model is trained, because no trainer is named, or which version of
-    the trainer it assumes; the screen says it in its first lines."""
-    named_fields = question.job_fields.keys()
+        yield f"one {sample} per GPU (`--batch`)"
     older = older_version(question)
-    if older and job.shape.vocabulary:
-        yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
+    if older and shape.vocabulary:
+        yield f"{older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
     if question.trainer is not None or question.rl is not None:
         return
-    if not named_fields and job.shards_parameters:
-        yield (
-            "plan assumes FSDP, mixed precision and checkpointing; a plain loop in 32 bits needs "
-            "more memory: `--trainer loop`"
-        )
-        return
-    if job.fills_token_budget:
-        return
-    if job.compute_bytes == 4 and named_fields.isdisjoint(("amp", "dtype")):
-        yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
-    if not named_fields.isdisjoint(("checkpointing", "selective")):
-        return
-    if job.lora is not None and job.checkpointing:
-        yield "plan assumes checkpointing, as trainers of adapters do; or `--checkpointing none`"
+    trainer = "a plain training loop"
+    if job.fills_token_budget or (job.shards_parameters and "strategy" not in named_fields):
+        trainer = "FSDP"
+    elif has_adapters(question.job_fields):
+        trainer = "transformers' Trainer"
+    yield f"{trainer} (`--trainer`)"
+    if named_fields.isdisjoint(("amp", "dtype")):
+        precision = "mixed precision" if job.amp else f"{8 * job.compute_bytes} bits"
+        yield f"{precision} (`--amp`)"
     # With one token per sample the kept activations are too small to mention.
-    if not job.checkpointing and job.context > 1:
-        yield "plan assumes no checkpointing, as in a plain training loop; or `--checkpointing`"
+    if named_fields.isdisjoint(("checkpointing", "selective")) and job.context > 1:
+        yield f"{'' if job.checkpointing else 'no '}checkpointing (`--checkpointing`)"
 
 
 def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:

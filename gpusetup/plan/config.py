@@ -27,6 +27,7 @@ from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import trainer_table
 
+
 class RopeScaling(NamedTuple):
     """The YaRN scaling with which a config extends the model's context."""
 

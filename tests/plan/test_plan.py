@@ -77,7 +77,7 @@ HEAD = "gpu,num_gpus,model,max_model_len\n"
     [
         ("", "needs the columns num_gpus, model"),
         (f"{HEAD}H20,two,qwen3-8b,1\n", "line 2: num_gpus is 'two'"),
-        ("gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n", "No GPU is called 'H20 141GB'"),
+        ("gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n", "called 'H20 141GB'"),
         (f"{HEAD}{'x' * 200_000}", "is not a CSV file of jobs"),
     ],
 )
