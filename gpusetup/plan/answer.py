@@ -30,7 +30,6 @@ from gpusetup.plan.decide import (
     max_batch,
     max_context,
     near_limit,
-    visible_devices,
 )
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
@@ -53,9 +52,6 @@ ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
-GPUS_IN_A_MACHINE = 8
-"""A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
-GPUs on all of them."""
 
 
 class PlanRequest(Frozen):
@@ -86,24 +82,17 @@ def answer(request: PlanRequest) -> PlanAnswer:
         is_close = any(reasons_for_close(request, one, uncounted))
         return "measured" if one.measured else "close" if is_close else "clear"
 
-    variables = dict(plain.env)
-    # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
-    asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= GPUS_IN_A_MACHINE
-    has_more = (place.count or 0) > decision.job.gpus
-    if decision.fits and (has_more or asks_for_fewest):
-        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
     answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
         "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
         "uncounted": uncounted,
-        "env": variables,
         "better": better_with_fewer(decision, question.solve, confidence),
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed(question, decision.job)),
         "helps": helps(decision, confidence),
         "ways": tuple(ways(request)),
-        "advice": tuple(advice(request, decision)),
+        "advice": tuple(notes(request, decision)),
         "solved": question.solve,
         "config": from_config.read if from_config else None,
     }
@@ -129,13 +118,9 @@ def reasons_for_close(
     if not names_training and not job.fills_token_budget:
         # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The
         # other usual assumption needs more memory.
+        batch, context, gpus = job.sequences, job.context, job.gpus
         in_a_loop = replace(
-            question,
-            trainer="loop",
-            batch=job.sequences,
-            context=job.context,
-            gpus=job.gpus,
-            solve=None,
+            question, trainer="loop", batch=batch, context=context, gpus=gpus, solve=None
         )
         if not decide(job_of(in_a_loop, job.shape, place), place).fits:
             yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
@@ -181,17 +166,6 @@ def trainer_of_settings(request: PlanRequest) -> str | None:
     if any(key.key.startswith("actor_rollout_ref.") for key in read):
         return "verl"
     return request.question.trainer if request.job.rl.method in SUPERVISED else None
-
-
-def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
-    """Yields the advice in the answer as sentences, what is wrong and what to set first."""
-    if request.place.remark:
-        yield request.place.remark
-    from_config = request.from_config
-    rope = from_config.rope if from_config else None
-    if rope and (remark := factor_remark(rope, decision.job)):
-        yield remark
-    yield from notes(request.question, decision)
 
 
 def cell(decision: Decision) -> PlanCell:
@@ -309,16 +283,22 @@ def ways(request: PlanRequest) -> Iterator[Way]:
         )
 
 
-# --- notes: what was assumed, what is uncertain, and what else to consider ------------------------
+# --- notes: what is wrong, uncertain or worth considering -----------------------------------------
 
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
 """The compute capability of Ampere, the first GPUs with bfloat16 units."""
 
 
-def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """All notes of a plan, with those about what is trained first."""
-    job, place, shape = decision.job, decision.place, decision.job.shape
+def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
+    """All notes of a plan as sentences, what is wrong first."""
+    question, job, shape = request.question, decision.job, decision.job.shape
+    place, from_config = decision.place, request.from_config
+    if place.remark:
+        yield place.remark
+    rope = from_config.rope if from_config else None
+    if rope and (remark := factor_remark(rope, job)):
+        yield remark
     yield from notes_on_parts(question, decision)
     native = shape.native_context
     if shape.tokens is None and native is not None and job.context > native:
@@ -345,22 +325,6 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
             "bfloat16 is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), "
             "which needs the same memory"
         )
-    if question.params is not None:
-        vocabulary = "no vocabulary"
-        if shape.vocabulary:
-            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
-        about_samples = ""
-        # Without a length plan assumes that a sample is a row of a table, not a text.
-        if question.context is None and job.context == 1:
-            about_samples = (
-                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
-                "because memory grows with the tokens"
-            )
-        yield (
-            "`--params` does not tell the model's shape, so plan assumes a transformer with "
-            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
-            f"model, use `--model config.json`{about_samples}"
-        )
 
 
 def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
@@ -384,15 +348,10 @@ def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[s
     if job.strategy == "dp" and job.gpus > 1:
         distributed_gib = memory(replace(job, strategy="ddp"), decision.recipe).total / GIB
         yield (
-            f"DataParallel: the first GPU holds most, {decision.memory.total / GIB:.1f} GiB "
-            "(weights, gradients, the optimizer's states and the outputs of the whole batch); each "
-            f"other GPU holds {other_gpu_bytes(job, decision.recipe) / GIB:.1f} GiB (a copy of the "
-            "weights, its gradients and activations)"
-        )
-        yield (
-            f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
-            f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
-            f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+            "DataParallel: the first GPU holds most, with the optimizer's states and the outputs of"
+            " the whole batch. With DistributedDataParallel (`--strategy ddp`, started by `torchrun"
+            f" --nproc-per-node {job.gpus} train.py`) every GPU needs {distributed_gib:.1f} GiB,"
+            " and none waits for the first"
         )
 
 
@@ -400,10 +359,15 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     """What plan assumed because it was not given, as phrases with the option that changes it. The
     screen shows them in its first lines."""
     shape, named_fields = job.shape, question.job_fields.keys()
+    if question.params is not None:
+        vocabulary = f"{shape.vocabulary:,} tokens" if shape.vocabulary else "no vocabulary"
+        size = f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}"
+        yield f"a transformer with {size} (`--model config.json`)"
     # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
-        length = "one token" if job.context == 1 else f"{job.context:,} tokens"
-        yield f"{length} (`--context`)"
+        length = f"{job.context:,} tokens of text"
+        # Without a length plan assumes that a sample is a row of a table, not a text.
+        yield f"{'one token, a row of a table' if job.context == 1 else length} (`--context`)"
     # With a token budget there is no batch to assume. If the user asks for the largest batch or
     # context or for the fewest GPUs, the batch is another question.
     if question.batch is None and question.solve is None and not job.fills_token_budget:

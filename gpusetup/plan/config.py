@@ -145,19 +145,16 @@ def model(reader: Reader, fields: Fields) -> Fields:
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
 """Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
 rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
-EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
-"""Modules with a row for each token of the vocabulary, which cost much memory if they are trained
-together with the adapters."""
+FULL = ("full", "none", "false", "no")
+"""Words that mean that no adapters are trained."""
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
-    """The adapters that the config trains: LoRA with its rank, or the last layers under
-    LLaMA-Factory's `freeze`."""
-    method = (reader.word("adapter") or "").lower()
-    if method == "freeze":
-        # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
-        return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
-    is_lora = method in ("lora", "qlora", "true", "yes")
+    """The adapters that the config trains: LoRA with its rank."""
+    # Other kinds of adapters are not counted, so that the answer names them.
+    known = (*FULL, "lora", "qlora", "true", "yes")
+    method = reader.word("adapter", lambda _, text: text.lower() if text.lower() in known else None)
+    is_lora = method not in (None, *FULL)
     # Read the rank in any case, because plan knows what it means even if no adapters are trained.
     rank = reader.number("rank", LARGEST["lora"])
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
@@ -167,9 +164,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
-    lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
-    return {**lora, "quantize": "nf4"} if method == "qlora" else lora
+    return {"lora": rank, "quantize": "nf4"} if method == "qlora" else {"lora": rank}
 
 
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:

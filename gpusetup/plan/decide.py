@@ -504,22 +504,15 @@ def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
 
 
 def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
-    """Yields changed jobs that fit, each with a description: more GPUs, fewer tokens, or a smaller
-    batch."""
+    """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
         yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     # Only texts can be made shorter, because the tokens of an image follow from its size.
-    has_own_length = job.length == job.context and job.shape.tokens is None
-    if has_own_length and job.context > 1:
+    if job.shape.tokens is None and job.context > 1:
         shorter = max_context(job, place)
         if shorter.fits:
             yield f"{shorter.job.context:,} tokens", shorter.job
-    if job.sequences > job.gpus:
-        smaller = max_batch(job, place)
-        if smaller.fits:
-            accumulated = replace(smaller.job, accumulate=2)
-            yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated
 
 
 MOST_TRIED = 8
@@ -572,14 +565,5 @@ def better_with_fewer(
         context=best.job.context,
         without_offload=decision.fits and decision.recipe.offload and not best.recipe.offload,
         reason=reason,
-        environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
+        environment={"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(best.job.gpus)))},
     )
-
-
-def visible_devices(gpus: int) -> str:
-    """The first `gpus` GPUs of a machine as a value for CUDA_VISIBLE_DEVICES.
-
-    >>> visible_devices(4)
-    '0,1,2,3'
-    """
-    return ",".join(map(str, range(gpus)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from gpusetup.accelerators.makers import BY_ID, Maker
 from gpusetup.catalog.gpus import (
@@ -28,7 +27,6 @@ from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 
-System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
 
 
@@ -44,7 +42,11 @@ class Place(Frozen):
     capability: Capability | None = None
     count: int | None = None
     """The number of GPUs in the machine; None if the user only named a GPU."""
-    system: System = "linux"
+    linux: bool = True
+    """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and FSDP2
+    with CPU offload need."""
+    env: bool = True
+    """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
     host_bytes: int | None = None
     """The bytes of the machine's RAM; None if unknown."""
     unified: bool = False
@@ -63,17 +65,6 @@ class Place(Frozen):
     """Whether to predict even what was measured."""
 
     @property
-    def env(self) -> bool:
-        """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
-        return self.system == "linux"
-
-    @property
-    def linux(self) -> bool:
-        """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and
-        FSDP2 with CPU offload need."""
-        return self.system != "windows"
-
-    @property
     def can_offload(self) -> bool:
         """Whether offload may be used, and frees memory of the GPU."""
         return self.offload and self.linux and not self.unified
@@ -88,7 +79,7 @@ def place_of(name: str | None, total_bytes: int, capability: Capability | None =
         capacity=capacity(name, total_bytes),
         capability=capability,
         unified=shares_memory(name or ""),
-        system="linux" if JETSON.isdisjoint(tokens(name or "")) else "jetson",
+        env=JETSON.isdisjoint(tokens(name or "")),
     )
 
 
@@ -169,9 +160,7 @@ def place_of_machine(machine: Snapshot) -> Place:
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
-    system: System = "linux" if machine.os.family in ("linux", None) else "windows"
-    if machine.os.jetson or machine.os.wsl:
-        system = "jetson" if machine.os.jetson else "wsl"
+    linux = machine.os.family in ("linux", None) or bool(machine.os.jetson or machine.os.wsl)
     return Place(
         gpu=name,
         total_bytes=least,
@@ -179,7 +168,8 @@ def place_of_machine(machine: Snapshot) -> Place:
         capacity=float(least) if unified else capacity(name, least),
         capability=min(capabilities, default=None),
         count=len(gpus),
-        system=system,
+        linux=linux,
+        env=linux and not (machine.os.jetson or machine.os.wsl),
         unified=unified,
         host_bytes=machine.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),

@@ -41,7 +41,6 @@ class Facts(Frozen):
     cores: int | None = None
     ram_bytes: int | None = None
     family: str | None = None
-    jetson: bool = False
 
     @property
     def memory_bytes(self) -> int | None:
@@ -70,7 +69,6 @@ def facts_of(snapshot: Snapshot) -> Facts:
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
         ram_bytes=min(ram_limits, default=memory.total_bytes),
         family=snapshot.os.family,
-        jetson=snapshot.os.jetson is not None,
     )
 
 
@@ -86,7 +84,6 @@ def with_card(facts: Facts, text: str) -> Facts:
         gpus=count or 1,
         card=replace(place, count=count or 1),
         capability=(capability.major, capability.minor) if capability else None,
-        jetson=place.system == "jetson",
     )
 
 

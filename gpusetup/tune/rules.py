@@ -124,8 +124,9 @@ def _switch_on(case: ConfigCase, role: str, reason: str, source: str) -> Iterato
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
-    """Suggest pinned memory; not on a Jetson, whose GPU shares the host's memory."""
-    if case.facts.gpus and not case.facts.jetson:
+    """Suggest pinned memory; not for a GPU that shares the host's memory, as on a Jetson."""
+    card = case.facts.card
+    if case.facts.gpus and not (card and card.unified):
         reason = "copies from pinned memory run while the GPU computes"
         yield from _switch_on(case, "pin", reason, "acceleration guide; torch.utils.data")
 

@@ -29,7 +29,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "plugins=liger", "torch_compile=yes", "--dtype fp32 --amp bf16", "--accumulate 4",
         "activation_offloading=yes --checkpointing", "--loss fused",
         "--loss hf", "--loss eager-old", "--lora 16",
-        "lora_r=16 modules_to_save=embed_tokens",
     ),
     f"{PLAIN} 512 --batch 1": (
         "--dtype fp32", "optim=adamw_torch_fused", "optim=adamw_hf", "--optimizer adamw8bit",
@@ -114,11 +113,11 @@ SAID = (
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
     (f"{ONE} --gpu-mem 80GiB optimizer_offload=cpu", 0, "keep parts in the host's RAM", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "image encoder", ""),
-    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "For sequences, give `--context`", ""),
+    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "one token, a row of a table (`--context`)", ""),
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens per GPU", ""),
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "no bfloat16 units", ""),
     ("--model qwen3-0.6b --gpu T4 --amp fp16", 0, "", "no bfloat16 units"),
-    ("--params 70B --gpu-mem 24GiB", 1, "does not tell the model's shape", ""),
+    ("--params 70B --gpu-mem 24GiB", 1, "a transformer with 80 layers", ""),
     ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
 )  # fmt: skip
 
