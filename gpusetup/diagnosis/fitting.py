@@ -24,7 +24,7 @@ from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed
+from gpusetup.model.shell import in_a_cell, lines
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -263,7 +263,7 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     def unless_harmful(block: Alternative) -> Alternative | None:
         """The commands; None if the person's shell would read one of them wrongly."""
         is_wrong = (
-            not is_speakable(line) or (is_windows and re.match(POSIX_ONLY, line))
+            not line.isprintable() or (is_windows and re.match(POSIX_ONLY, line))
             for line in block.commands
         )
         return None if any(is_wrong) else block
@@ -302,6 +302,7 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
 
 IN_WINDOWS = "the Windows settings (System, Environment Variables)"
 PROFILES = {"linux": "~/.bashrc", "macos": "~/.zshrc", "windows": IN_WINDOWS}
+CHANGES_A_VARIABLE = r"export |unset |\$env:|Remove-Item Env:"
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
@@ -310,14 +311,11 @@ FOR_ONE_RUN = (
 
 
 def _kept_variables(context: RuleContext, fix: Fix) -> str:
-    """How to change the variables of a fix for longer than one shell; "" if it changes none."""
-    kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
-    variables = dict(filter(None, map(variable_changed, kept)))
-    if not variables:
+    """How to keep the variables of a fix for longer than one shell; "" if it changes none."""
+    changes = [line for line in fix.commands if re.match(CHANGES_A_VARIABLE, line)]
+    if all(re.search(FOR_ONE_RUN, line) for line in changes):
         return ""
-    verb = "remove" if all(variables.values()) else "set"
     where = PROFILES.get(context.os.family or "", f"~/.bashrc (on Windows, {IN_WINDOWS})")
     return (
-        f"to {verb} {' and '.join(variables)} permanently and not for this shell only, change it "
-        f"in {where}, then open a new shell"
+        f"to keep the change for longer than this shell, make it in {where}, then open a new shell"
     )
