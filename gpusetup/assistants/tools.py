@@ -22,8 +22,8 @@ from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
-ERROR, EXPLANATION = "gpusetup.error/1", "gpusetup.finding/1"
-"""The `schema` of an error's document, and of the explanation of a finding."""
+ERROR = "gpusetup.error/1"
+"""The `schema` of an error's document."""
 INSTRUCTIONS = (
     "gpusetup knows which PyTorch build fits a machine's NVIDIA GPU and driver, and why PyTorch "
     "does not see a GPU. Ask `diagnose` before you reinstall or compile PyTorch, CUDA or a "
@@ -252,17 +252,10 @@ def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
         answer = tool.answer(arguments, python)
     except Exception as error:
         problem = error if isinstance(error, GpuSetupError) else own_fault(error)
-        arguments = {}
-        answer = {
-            "schema": ERROR,
-            "message": problem.message[:1000],
-            "hint": problem.hint,
-            "exit": problem.exit_code,
-        }
-    # The answer must not contain names of people, home folders or secrets. An example machine and
-    # the explanation of a finding contain none.
-    quotes_nobody = "machine" in arguments or answer.get("schema") == EXPLANATION
-    return bounded(answer if quotes_nobody else dict(redact_document(answer)))
+        message, hint = problem.message[:1000], problem.hint
+        answer = {"schema": ERROR, "message": message, "hint": hint, "exit": problem.exit_code}
+    # The answer must not contain names of people, home folders or secrets.
+    return bounded(dict(redact_document(answer)))
 
 
 def _check(tool: Tool, arguments: Values) -> None:

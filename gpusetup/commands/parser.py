@@ -12,7 +12,7 @@ import argparse
 import importlib
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from types import ModuleType
 from typing import Any, NoReturn
@@ -64,31 +64,19 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
-        dashes = words.index("--") if "--" in words else len(words)
-        # Refuse an unknown option first, because otherwise its value would be taken for another
-        # argument.
-        unknown = [
-            word
-            for word in words[:dashes]
-            if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions
-        ]
-        if unknown and not self.children:
-            self.refuse(unknown)
-        if not self.takes_command:
+        if not self.takes_command or "--" not in words:
             return super().parse_known_args(words, namespace)
+        dashes = words.index("--")
         options, rest = super().parse_known_args(words[:dashes], namespace)
-        somebodys_command = words[dashes + 1 :]
-        if somebodys_command:
-            options.after = somebodys_command
+        if words[dashes + 1 :]:
+            options.after = words[dashes + 1 :]
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
         no_command = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
-        if not no_command:
-            self.complain(message, ())
-        commands = [name for name in CALLED if not name.startswith("--")]
-        nearest = [f"gpusetup {name}" for name in meant(no_command[1], commands)[:1]]
-        self.complain(f"gpusetup has no command {no_command[1]!r}", nearest)
+        if no_command:
+            self.complain(f"gpusetup has no command {no_command[1]!r}", no_command[1], COMMANDS)
+        self.complain(message)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """Print the help or the version. Unlike argparse's method, this one reports a stream that
@@ -96,28 +84,27 @@ class CommandParser(argparse.ArgumentParser):
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
-        """Raise UsageError for unknown words, with a suggestion of options that may have been
+        """Raise UsageError for unknown words, with a suggestion of the option that may have been
         meant."""
-        known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
-            # The most common mistake is the name of a model, file or machine without an option, so
-            # suggest the options that accept such a name.
-            takers = [
-                name
-                for name, action in known_options.items()
-                if name == "--model" or action.metavar in ("MACHINE", "FILE")
-            ]
-            self.complain(f"`{self.prog}` does not accept {' '.join(unknown)!r}", takers[:2])
+            self.complain(f"`{self.prog}` does not accept {' '.join(unknown)!r}")
         name = options[0].partition("=")[0]
+        known_options = self._option_string_actions
         names_a_command = " " in self.prog
         if name in known_options or not names_a_command:
-            self.complain("options come after the command: `gpusetup doctor --json`", ())
-        self.complain(f"`{self.prog}` has no option `{name}`", meant(name, known_options))
+            self.complain("options come after the command: `gpusetup doctor --json`")
+        self.complain(f"`{self.prog}` has no option `{name}`", name, known_options)
 
-    def complain(self, message: str, nearest: Collection[str]) -> NoReturn:
-        """Raise UsageError with this message and a hint that suggests these words."""
-        did_you_mean = f"did you mean `{'` or `'.join(nearest)}`? " if nearest else ""
+    def complain(self, message: str, word: str = "", known: Collection[str] = ()) -> NoReturn:
+        """Raise UsageError with this message, and a hint with the known word that is most similar
+        to a mistyped one."""
+        from difflib import get_close_matches
+
+        # The lowest similarity of a typing error. Below 0.7, difflib finds words with another
+        # meaning.
+        nearest = get_close_matches(word, known, 1, 0.7)
+        did_you_mean = f"did you mean `{nearest[0]}`? " if nearest else ""
         raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
 
 
@@ -252,53 +239,3 @@ def refuse_values(words: Sequence[str]) -> None:
             option = (word or previous_word).rstrip("=")
             raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
         previous_word = word
-
-
-# --- suggestions for a wrong word -----------------------------------------------------------------
-
-CALLED: Mapping[str, str] = {
-    "install --undo": "uninstall remove rollback undo revert restore",
-    "install --upgrade": "upgrade update",
-    "doctor": "check diagnose status detect env collect-env fix why list show info",
-    "resolve": "versions compat which find choose select search",
-    "install": "setup add pip uv conda get fetch download sync reinstall",
-    "verify": "test validate selftest bench benchmark",
-    "plan": "estimate fit size memory vram predict oom",
-    "tune": "optimize optimise autotune config batch-size",
-    "monitor": "watch top stat nvidia-smi smi nvtop gpustat usage utilization log",
-    "snapshot": "record save dump export",
-    "--torch": "version torch-version pytorch pytorch-version",
-    "--backend": "cuda cuda-version cudatoolkit rocm torch-backend variant device cpu",
-    "--gpu": "i device devices gpu-name card arch capability sm",
-    "--driver": "driver-version nvidia-driver",
-    "--python": "p env environment interpreter conda-env venv prefix target",
-    "--venv": "t env environment virtualenv prefix target path dir user",
-    "--upgrade": "u update latest force-reinstall",
-    "--yes": "force assume-yes no-input non-interactive",
-    "--index": "i index-url extra-index-url default-index mirror",
-    "--from": "machine host snapshot file input load",
-    "--report": "log text input stdin file read",
-    "--context": "seq-len sequence-length max-length max-seq-length ctx context-length",
-    "--batch": "b batch-size bs global-batch-size per-device-batch-size",
-    "--gpu-mem": "vram memory mem gpu-memory",
-    "--gpus": "n-gpus num-gpus world-size nproc nproc-per-node nodes",
-    "--amp": "mixed-precision precision autocast bf16 fp16",
-    "--checkpointing": "gradient-checkpointing activation-checkpointing recompute",
-}
-"""Maps gpusetup's own words to the words that users and other tools use."""
-
-
-def meant(word: str, ours: Collection[str]) -> list[str]:
-    """Returns up to three known words that the user probably meant by a mistyped or foreign one.
-
-    >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
-    (['verify'], ['doctor'], ['--context'])
-    """
-    from difflib import get_close_matches
-
-    plain = word.lower().lstrip("-").replace("_", "-")
-    same_meaning = [
-        name for name in ours if plain == name[2:] or plain in CALLED.get(name, "").split()
-    ]
-    # The lowest similarity of a typing error. Below 0.7, difflib finds words with another meaning.
-    return same_meaning[:3] or get_close_matches(word, ours, 1, 0.7)

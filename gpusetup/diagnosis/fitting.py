@@ -23,7 +23,7 @@ from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import LENDERS, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import CHANGE_OF_VARIABLE, in_a_cell, is_speakable, lines
+from gpusetup.model.shell import in_a_cell, lines
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -239,7 +239,7 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     def unless_harmful(block: Alternative) -> Alternative | None:
         """The commands; None if the person's shell would read one of them wrongly."""
         is_wrong = (
-            not is_speakable(line) or (is_windows and re.match(POSIX_ONLY, line))
+            not line.isprintable() or (is_windows and re.match(POSIX_ONLY, line))
             for line in block.commands
         )
         return None if any(is_wrong) else block
@@ -250,7 +250,7 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
             fix, lambda block: replace(block, commands=tuple(map(in_a_cell, block.commands)))
         )
     lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
-    changes_a_variable = any(map(CHANGE_OF_VARIABLE.match, lasting))
+    changes_a_variable = any(re.match(CHANGES_A_VARIABLE, line) for line in lasting)
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
@@ -277,9 +277,10 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
 
 
+CHANGES_A_VARIABLE = r"export |unset |\$env:|Remove-Item Env:"
 KEPT = (
-    "this changes the current shell only: to keep it, make the same change in ~/.bashrc (on "
-    "Windows, in System, Environment Variables)"
+    "to keep the change for longer than this shell, make it in ~/.bashrc (on Windows, in System, "
+    "Environment Variables), then open a new shell"
 )
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"

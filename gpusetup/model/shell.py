@@ -4,8 +4,8 @@ Every command that an answer shows is a `Line`, and only this file creates lines
 each of which is quoted here, or from text in our own source code. Therefore a value from a machine
 or report cannot act in the shell of the user who pastes the command.
 
-In bash, we use POSIX quoting, and `$'…'` for unprintable characters. In PowerShell, we use "double
-quotes" if cmd reads the text the same way. Otherwise we use 'single quotes', inside which only
+In bash, we use POSIX quoting. In PowerShell, we use "double quotes" if cmd reads the text the same
+way. Otherwise we use 'single quotes', inside which only
 quotes (also curly ones) must be doubled. In PowerShell, a quoted program name needs a `&` before it
 (about_Quoting_Rules, about_Operators), which cmd does not accept.
 """
@@ -36,13 +36,8 @@ def shell_line(argv: Sequence[str], family: str | None) -> Line:
     if not argv:
         return Line("")
     program, *arguments = (word(argument, family) for argument in argv)
-    if family == "windows":
-        if not re.fullmatch(A_COMMAND, program):
-            program = f"& {program}"
-    elif is_shell_syntax(program):
-        # Quote a program's name that bash would not run as a program, such as `time` or a path with
-        # an equals sign.
-        program = f"'{program}'"
+    if family == "windows" and not re.fullmatch(A_COMMAND, program):
+        program = f"& {program}"
     return Line(" ".join((program, *arguments)))
 
 
@@ -186,41 +181,6 @@ def in_a_cell(line: str) -> Line:
     return Line(f"%env {name}={unquoted}")
 
 
-CHANGE_OF_VARIABLE = re.compile(r"!?(?:export |unset |\$env:|Remove-Item Env:|%env )\w+")
-"""A command that sets or removes an environment variable in bash, PowerShell or a notebook."""
-
-
-RESERVED = {
-    *("if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until"),
-    *("case", "esac", "in", "function", "select", "time", "coproc"),
-}
-"""Reserved words of bash."""
-
-
-def is_shell_syntax(quoted: str) -> bool:
-    """Whether bash would interpret an unquoted word as something other than a program.
-
-    >>> is_shell_syntax("A=b"), is_shell_syntax("time"), is_shell_syntax("ls")
-    (True, True, False)
-    """
-    if quoted in RESERVED:
-        return True
-    # `A=b` and `A+=b` set a variable.
-    variable = re.match(r"[A-Za-z_]\w*\+?=", quoted, re.ASCII)
-    return variable is not None
-
-
-def is_speakable(line: Line) -> bool:
-    """Whether a line has no character codes, which stand for unprintable characters.
-
-    >>> [is_speakable(shell_line(("ls", text), "linux")) for text in ("a b", "a\\nb")]
-    [True, False]
-    """
-    # Such codes are `$'\x0a'` in bash and `[char[]](10)` in PowerShell.
-    has_codes = re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)
-    return not has_codes
-
-
 def _check_variable_name(name: str) -> None:
     if not (name.isascii() and name.isidentifier()):
         raise ValueError(f"not a variable's name: {name!r}")
@@ -235,14 +195,9 @@ def _for_bash(text: str) -> str:
     """One argument quoted for bash. A leading `~/` stays outside the quotes, so that bash expands
     it.
 
-    >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
-    "print('a')" ~/'my env/x' $'\\x61\\x0a\\x62'
+    >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"))
+    "print('a')" ~/'my env/x'
     """
-    if not text.isprintable():
-        # Work byte by byte: a lone surrogate stands for a byte that was not valid UTF-8 (PEP 383).
-        digits = text.encode("utf-8", "surrogateescape").hex()
-        escapes = re.sub("..", r"\\x\g<0>", digits)
-        return f"$'{escapes}'"
     path_below_home = text.removeprefix("~/")
     if text.startswith("~/") and path_below_home:
         return "~/" + shlex.quote(path_below_home)
@@ -292,18 +247,13 @@ def _for_powershell(text: str) -> str:
 
 
 def _in_single_quotes(text: str) -> str:
-    """A text in single quotes for PowerShell; unprintable characters are written as codes.
+    """A text in single quotes for PowerShell.
 
-    >>> _in_single_quotes("it's"), _in_single_quotes("a" + chr(10))
-    ("'it''s'", '(-join [char[]](97,10))')
+    >>> _in_single_quotes("it's")
+    "'it''s'"
     """
-    if text.isprintable():
-        doubled = re.sub(f"[{SINGLE_QUOTES}]", r"\g<0>\g<0>", text)
-        return f"'{doubled}'"
-    # PowerShell's characters are UTF-16 units of two bytes, the low byte first.
-    data = text.encode("utf-16-le", "surrogatepass")
-    codes = (str(low + 256 * high) for low, high in zip(data[0::2], data[1::2], strict=True))
-    return f"(-join [char[]]({','.join(codes)}))"
+    doubled = re.sub(f"[{SINGLE_QUOTES}]", r"\g<0>\g<0>", text)
+    return f"'{doubled}'"
 
 
 def _escaped_for_windows(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.evidence.facts import NO_COMPLAINT
+from gpusetup.fixes.needs import CHANGES_PACKAGES
 from gpusetup.model.finding import Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line
@@ -205,31 +206,18 @@ TARGET_FIRST = (
     "Do this in the environment of the program that failed (activate it, or call its own Python), "
     "never in the system's Python"
 )
-UNDONE_BY_UV = (
-    "The next `uv sync` removes what `uv pip` installs: add it to the project (`uv add`), or from "
-    "now on run the program with `uv run --no-sync`"
-)
-CHANGES_PACKAGES = re.compile(
-    r"gpusetup install(?!.* --(?:python|venv|project)\b)"
-    r"|(?:python\d? -m |uv )?pip3? (?:un)?install|(?:conda|mamba) (?:un)?install"
-)
-"""Matches the beginning of commands that change the packages of the current environment."""
 
 
 def _before_commands(machine: Snapshot, fix: Fix) -> str:
-    """The warning to show above a fix's commands that change packages; "" if none is needed.
-
-    A warning is needed because a pasted text may not show which Python it is about, and because uv
-    removes packages that are not part of its project.
-    """
-    python, lines = machine.python, command_lines(fix)
-    if python.manager == "uv project":
-        uses_uv_pip = any(line.startswith("uv pip install") for line in lines)
-        return UNDONE_BY_UV if uses_uv_pip else ""
+    """The warning to show above a fix's commands that change packages; "" if none is needed,
+    because the environment is known."""
+    python = machine.python
     environment = python.executable or machine.torch.location or machine.container.kind
     # A snapshot needs no warning, because it was taken in the environment that it describes.
-    is_open = machine.origin == "report" and not environment
-    return TARGET_FIRST if is_open and any(map(CHANGES_PACKAGES.match, lines)) else ""
+    is_open = machine.origin == "report" and not environment and python.manager != "uv project"
+    # The lines of a notebook begin with `!` and run in its own environment.
+    changes = (re.match(rf"(?!!)(?:{CHANGES_PACKAGES})", line) for line in command_lines(fix))
+    return TARGET_FIRST if is_open and any(changes) else ""
 
 
 def way_out(fix: Fix, machine: Snapshot) -> Iterator[str]:

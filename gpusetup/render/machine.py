@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
-from gpusetup.readings.smi_topology import WORDS
 
 if TYPE_CHECKING:
     from gpusetup.model.builds import Offer
@@ -38,7 +37,6 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "system": joined(system.name or system.family, system.machine, system.libc),
         "driver": joined(*drivers),
         "GPU": _gpus_text(machine),
-        "links": _links_line(machine),
         "torch": "not installed"
         if torch.installed is False
         else joined(torch.version, backend, installer),
@@ -77,11 +75,11 @@ def _gpus_text(machine: Snapshot) -> str:
         # A ROCm or XPU build shows which maker's GPU the machine has; with any other build, it may
         # be an NVIDIA GPU.
         has_other_build = is_seen_only(maker_of(machine.torch.backend))
-        return (_other_makers_gpus(machine) if has_other_build else "") or "unknown"
+        return (_other_makers_gpu(machine) if has_other_build else "") or "unknown"
     texts = counted(map(gpu_line, machine.gpus))
     if not texts and machine.makers is not None:
         texts = [gpu_line(gpu) for gpu in machine.makers.gpus]
-    return "; ".join(texts) or _other_makers_gpus(machine) or "no NVIDIA GPU"
+    return "; ".join(texts) or _other_makers_gpu(machine) or "no NVIDIA GPU"
 
 
 def gpu_line(gpu: Gpu) -> str:
@@ -105,55 +103,14 @@ def gpu_line(gpu: Gpu) -> str:
     )
 
 
-def _other_makers_gpus(machine: Snapshot) -> str:
-    """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
-    names: dict[str, None] = {}
-    makers: dict[str, None] = {}
-    for event in machine.events:
-        if event.kind != "foreign-gpu":
-            continue
-        name = event.values.get("name", "")
-        # "AMD GPU" and "HIP error" tell the maker only; a model has a number, such as W7900.
-        if re.search(r"\d{3}", name):
-            names[name] = None
-        makers[event.values.get("vendor", "")] = None
-    # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX": keep the longer name.
-    fullest = [name for name in names if sum(name in other for other in names) == 1]
-    return "; ".join(fullest or [f"{BY_ID[maker].name} GPU" for maker in makers if maker in BY_ID])
-
-
-def _links_line(machine: Snapshot) -> str | None:
-    """The links between the GPUs and their NUMA nodes as text; None if there is only one GPU or
-    nothing is known.
-
-    >>> from gpusetup.model.machine import GpuLink
-    >>> gpus = tuple(Gpu(name="A100", nvml_index=n, numa_node=n) for n in (0, 1))
-    >>> links = (GpuLink(first=0, second=1, kind="NV12"),)
-    >>> _links_line(Snapshot(gpus=gpus, gpu_links=links))
-    'GPU 0-1 12 NVLinks (NV12); NUMA node 0: GPU 0; NUMA node 1: GPU 1'
-    """
-    gpus, links = machine.gpus or (), machine.gpu_links or ()
-    if len(gpus) < 2:
-        return None
-    pairs: dict[str, list[str]] = defaultdict(list)
-    for link in links:
-        pairs[link.kind].append(f"{link.first}-{link.second}")
-    parts = []
-    for kind, of_kind in pairs.items():
-        # Eight GPUs have 28 pairs. If all pairs have the same kind of link, listing the pairs adds
-        # nothing.
-        are_all = len(pairs) == 1 and len(links) > 1
-        whose = "every two GPUs" if are_all else f"GPU {', '.join(of_kind)}"
-        nvlinks = f"{kind[2:]} NVLinks" if kind.startswith("NV") else "unknown link"
-        parts.append(f"{whose} {WORDS.get(kind, nvlinks)} ({kind})")
-    nodes: dict[int, list[str]] = defaultdict(list)
-    for position, gpu in enumerate(gpus):
-        if gpu.numa_node is not None:
-            # A report may list GPUs without NVML's indexes; in that case, use their order.
-            index = position if gpu.nvml_index is None else gpu.nvml_index
-            nodes[gpu.numa_node].append(str(index))
-    parts += [f"NUMA node {node}: GPU {', '.join(of)}" for node, of in sorted(nodes.items())]
-    return "; ".join(parts) or None
+def _other_makers_gpu(machine: Snapshot) -> str:
+    """The GPU of another maker that a report mentions, as text; "" if it mentions none."""
+    mentions = [event.values for event in machine.events if event.kind == "foreign-gpu"]
+    # "AMD GPU" and "HIP error" tell the maker only; a model has a number, such as W7900.
+    models = [gpu["name"] for gpu in mentions if re.search(r"\d{3}", gpu.get("name", ""))]
+    makers = [f"{BY_ID[gpu['vendor']].name} GPU" for gpu in mentions if gpu.get("vendor") in BY_ID]
+    # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX".
+    return max(models or makers, key=len, default="")
 
 
 # --- the builds -----------------------------------------------------------------------------------

@@ -18,17 +18,11 @@ from gpusetup.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("word", "command"),
-    [("test", "verify"), ("uninstall", "install --undo"), ("docter", "doctor")],
-)
-def test_a_foreign_command_is_answered_with_ours(
-    word: str, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for words in ([word], ["help", word], [word, "--json"]):
+def test_a_mistyped_command_is_answered_with_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["docter"], ["help", "docter"], ["docter", "--json"]):
         assert main(words) == 2
         said = capsys.readouterr()
-        assert f"did you mean `gpusetup {command}`?" in said.err + said.out
+        assert "did you mean `doctor`?" in said.err + said.out
 
 
 @pytest.mark.parametrize("words", [["resolve"], ["plan", "--params", "1B"], ["snapshot"]])
@@ -95,8 +89,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
 @each(
     "words, told",
     [
-        (["install", "--cpu"], "did you mean `--backend`?"),
-        (["resolve", "--version", "2.5.1"], "did you mean `--torch`?"),
+        (["resolve", "--trch", "2.5.1"], "did you mean `--torch`?"),
         (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),

@@ -170,9 +170,7 @@ def test_a_toolkit_that_nothing_needed_is_not_the_cause(
 @pytest.mark.parametrize("system", ["Windows 11, RTX 3050, ", "Ubuntu 22.04, RTX 3050, ", ""])
 def test_a_changed_variable_needs_a_new_shell(system: str, reads: Any) -> None:
     """002-8: on every system, the answer says to open a new shell."""
-    screen = reads(f"{system}{NO_HOME}{NOT_BUILT}").screen
-    assert "To set CUDA_HOME and PATH permanently" in screen
-    assert "open a new shell" in screen
+    assert "open a new shell" in reads(f"{system}{NO_HOME}{NOT_BUILT}").screen
 
 
 DLL = "Microsoft.VCRedist.2015+.x64"
