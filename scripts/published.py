@@ -26,10 +26,10 @@ from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.forward_memory import SAME_LOSS  # noqa: E402
 from gpusetup.plan.job import Recipe, TrainingJob  # noqa: E402
 from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
 from gpusetup.plan.shape import Shape  # noqa: E402
+from gpusetup.plan.terms import SAME_LOSS  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}

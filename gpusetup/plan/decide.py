@@ -30,7 +30,7 @@ from gpusetup.plan.job import (
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import SUPERVISED
-from gpusetup.plan.states import host_bytes
+from gpusetup.plan.terms import host_bytes
 
 CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have

@@ -207,9 +207,6 @@ class TrainingJob(Frozen):
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """Job field -> its default."""
 
-BESIDE_FIELDS = ("rl", "engine_bytes")
-"""Job fields that follow from the training method; no training setting sets them."""
-
 
 class Recipe(Frozen):
     """The memory-saving settings that make a job fit: offload, sequence parallelism and expandable

@@ -194,24 +194,25 @@ def generation(reader: Reader, *, is_verl: bool) -> Fields:
     and not a server elsewhere or the policy itself, whose cache is not counted."""
     read = reader.text_named
     # Read the keys even if no engine counts, so that none is reported as not understood.
-    mode = read("vllm_mode", "where the engine runs")
+    mode, server = read("vllm_mode", "where the engine runs"), read("vllm_server_host", "a server")
     share = read("vllm_gpu_memory_utilization", "the engine's share")
     share = share or read("gpu_memory_utilization", "the engine's share of the card")
     sleeps_in_trl = is_on(reader, "vllm_enable_sleep_mode")
     # In verl the engine sleeps by default.
     sleeps_in_verl = read("free_cache_engine", "the engine frees its memory") not in FALSE
     uses_engine = is_verl or is_on(reader, "use_vllm") or mode == "colocate"
-    engine: Fields = {"engine_share": None, "engine_sleeps": False}
-    if mode == "server" or read("vllm_server_host", "a server elsewhere") or not uses_engine:
-        return engine
-    engine["engine_share"] = ENGINE_SHARE["verl" if is_verl else "trl"]
+    if mode == "server" or server or not uses_engine:
+        return {"engine_share": None, "engine_sleeps": False}
     # The key may hold a variable or a percentage, which names no share.
-    if share and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share):
-        engine["engine_share"] = float(share)
-    engine["engine_sleeps"] = sleeps_in_verl if is_verl else sleeps_in_trl
+    is_share = share is not None and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share)
+    usual = ENGINE_SHARE["verl" if is_verl else "trl"]
     # The policy makes room for the engine only if both its weights and its states are offloaded.
     offloads = [read(key, "the actor on the host", "actor") in TRUE for key in OFFLOAD_KEYS]
-    return {**engine, "policy_leaves": all(offloads)}
+    return {
+        "engine_share": float(share) if share and is_share else usual,
+        "engine_sleeps": sleeps_in_verl if is_verl else sleeps_in_trl,
+        "policy_leaves": all(offloads),
+    }
 
 
 def is_on(reader: Reader, name: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.configs.keys import is_other_phase
+from gpusetup.configs.keys import is_other_phase, trainer_of
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -21,7 +21,6 @@ from gpusetup.configs.settings import (
     whole_number,
     words_of,
 )
-from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
 from gpusetup.tune.case import (
@@ -53,8 +52,8 @@ class Split(Frozen):
     partner: Setting | None
     """The accumulation setting; None if the config has none or several."""
     effective: int
-    """The number of samples in one optimizer step; 0 if several batches share one accumulation
-    setting, or if the trainer derives the accumulation from a global batch."""
+    """The number of samples in one optimizer step; 0 if the trainer derives the accumulation from a
+    global batch."""
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
@@ -63,8 +62,9 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     # In OpenNMT, ESPnet and others this key makes the batch count tokens, frames or elements.
     if any(case.with_name("batch_type")):
         return
-    # Several batch settings belong to several loaders or stages; the guide is mentioned once.
-    guide = guide_batch(case)
+    # Several batch settings belong to several loaders or stages: none of them is changed, and the
+    # guide is mentioned once.
+    guide, is_only_one = guide_batch(case), len(case.with_role("batch")) == 1
     for setting, key in case.keyed:
         if key.role != "batch":
             continue
@@ -72,7 +72,7 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
         if size is None or size < 1:
             continue
         split = _split_of(case, setting, size)
-        suggestions = list(_better_split(case, split)) if key.written else []
+        suggestions = list(_better_split(case, split)) if key.written and is_only_one else []
         yield from suggestions or _why_kept(case, split)
         # A measurement on this machine, and a batch that another file sets, count more than the
         # guide; so does plan where it is certain, except about the batch of all GPUs together.
@@ -85,22 +85,14 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
-    """A batch with its accumulation: the setting in the same map, otherwise the only one in the
-    config."""
-    parent = setting.path[:-1]
-    accumulations = case.with_role("accumulation")
-    partners = same_map = [other for other in accumulations if other.path[:-1] == parent]
+    """A batch with the config's only accumulation, if it has one."""
+    parent, accumulations = setting.path[:-1], case.with_role("accumulation")
+    partner = accumulations[0] if len(accumulations) == 1 else None
     # A trainer with a global batch in the same map computes the accumulation from it.
-    derives = any(total.path[:-1] == parent for total in case.with_role("total")) and not same_map
-    if not same_map and not derives:
-        partners = accumulations
-    partner = partners[0] if len(partners) == 1 else None
+    has_total = any(total.path[:-1] == parent for total in case.with_role("total"))
+    if has_total and (partner is None or partner.path[:-1] != parent):
+        return Split(setting=setting, size=size, partner=None, effective=0)
     steps = 1 if partner is None else whole_number(partner) or 0
-    # If several batches share one accumulation setting, changing it for one would change the
-    # others.
-    is_shared = partner is not None and not same_map and len(case.with_role("batch")) > 1
-    if derives or is_shared:
-        steps = 0
     return Split(setting=setting, size=size, partner=partner, effective=size * steps)
 
 
@@ -127,8 +119,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     measured, effective = case.measured.batch_size, split.effective
     name = dotted(split.setting.path)
     if measured is None:
-        # With several batch settings, plan cannot tell which of them its answer is about.
-        if effective and len(case.with_role("batch")) == 1:
+        if effective:
             yield from _split_by_plan(case, split)
         return
     if measured > effective > 0:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table
+from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table, trainer_of
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -21,7 +21,6 @@ from gpusetup.configs.settings import (
     unquoted,
     value_of,
 )
-from gpusetup.configs.trainer import trainer_of
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
@@ -175,9 +174,8 @@ def add_key(case: ConfigCase, role: str, value: str, reason: str) -> list[Sugges
         if row.needs and not any(case.with_name(*row.needs.split())):
             continue
         for setting in case.with_name(row.beside):
-            # In a map with keys like `--batch-size`, the new key would need the same spelling, and
-            # at another place in the config the name may mean something else.
-            if setting.path[-1] != row.beside or key_of(setting.path) is None:
+            # At another place in the config the name may mean something else.
+            if key_of(setting.path) is None:
                 continue
             edit = added_line(case.config, setting, row.name, value)
             if edit is not None:

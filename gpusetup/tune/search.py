@@ -1,10 +1,9 @@
 """Finds the largest batch that fits, or the fastest one, with few trials. Pure functions.
 
 A trial runs one batch size in a child process. `next_batch` looks at the trials so far and returns
-the size to try next, or None when the result is certain. In each phase (forward, backward,
-optimizer), memory grows linearly with the batch size, and the highest line counts. Two trials give
-the lines, the third jumps to just below the limit, and the last one confirms the result. The result
-is always a size that really ran.
+the size to try next, or None when the result is certain. Memory grows nearly linearly with the
+batch size, so two trials give the line, the third jumps to just below the limit, and the last one
+confirms the result. The result is always a size that really ran.
 """
 
 from __future__ import annotations
@@ -141,30 +140,24 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def batch_at_limit(ran: Sequence[Trial], limit_bytes: int) -> float:
-    """The batch size at which the first phase of a step reaches the limit; infinite if none does.
+    """The batch size at which the peak of a step reaches the limit; infinite if it does not grow.
 
-    `ran` is sorted by batch. The memory of each phase (forward, backward, optimizer) is a line
-    through its smallest and its largest size; with a single size, a line from the memory without
-    a batch.
+    `ran` is sorted by batch. The memory is a line through its smallest and its largest size; with a
+    single size, a line from the memory without a batch.
 
     >>> static = Trial(batch=10, status="ok", static_bytes=100, peak_bytes=200)
     >>> batch_at_limit([static], 1000)
     90.0
     """
     first, last = ran[0], ran[-1]
-    phases = set.intersection(*(set(trial.phases) for trial in ran))
-    batches = []
-    # Without phases, the peak of the whole step is the only line.
-    for phase in phases or {""}:
-        peak = last.phases.get(phase, last.peak_bytes or 0)
-        batch_before, peak_before = 0, first.static_bytes or 0
-        if len(ran) > 1:
-            batch_before = first.batch
-            peak_before = first.phases.get(phase, first.peak_bytes or 0)
-        bytes_per_sample = (peak - peak_before) / (last.batch - batch_before)
-        if bytes_per_sample > 0:
-            batches.append(last.batch + (limit_bytes - peak) / bytes_per_sample)
-    return min(batches, default=math.inf)
+    batch_before, peak_before = 0, first.static_bytes or 0
+    if len(ran) > 1:
+        batch_before, peak_before = first.batch, first.peak_bytes or 0
+    peak = last.peak_bytes or 0
+    bytes_per_sample = (peak - peak_before) / (last.batch - batch_before)
+    if bytes_per_sample <= 0:
+        return math.inf
+    return last.batch + (limit_bytes - peak) / bytes_per_sample
 
 
 # --- the fastest batch ----------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from gpusetup.configs.config import Config
 from gpusetup.configs.keys import is_switched_off, key_of
 from gpusetup.configs.settings import (
     EMPTY,
-    Setting,
     dotted,
     name_of,
     names_in,
@@ -139,9 +138,8 @@ def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVe
     config = case.config if steps is None else case.tuned or case.config
     if case.facts.card is None:
         return "the memory of the GPU is not known"
-    elsewhere = sharded_elsewhere(case)
-    if elsewhere:
-        return elsewhere
+    if case.fixed_by:
+        return case.fixed_by
     try:
         from_config = question_of(config)
         question = from_config.question
@@ -165,7 +163,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
     The answer shows this sentence first.
     """
     card, config = case.facts.card, case.tuned or case.config
-    if card is None or sharded_elsewhere(case) or case.measured.batch_size:
+    if card is None or case.fixed_by or case.measured.batch_size:
         return None
     try:
         from_config = question_of(config)
@@ -262,7 +260,8 @@ DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
 
 
 def batch_fixed_by(config: Config) -> str | None:
-    """Why the batch and precision of a config must not change; None if they may.
+    """Why the batch and precision of a config must not change, and plan cannot judge it: another
+    file sets them too, or decides how the model is sharded. None if there is no such file.
 
     For example, transformers refuses to start if a config and its DeepSpeed JSON differ.
     """
@@ -270,24 +269,15 @@ def batch_fixed_by(config: Config) -> str | None:
     for setting in config.settings:
         if is_deepspeed_json and unquoted(setting.text) == "auto":
             return f"{label(setting)} is auto: the trainer's own config sets the value"
-        if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
+        # A map contains the settings and does not refer to another file.
+        is_plain = setting.kind in ("scalar", "alias") and setting.text not in EMPTY
+        if not is_plain or switch_value(setting) is False:
+            continue
+        if name_of(setting.path) in DEEPSPEED_KEYS:
             return (
                 f"DeepSpeed's own configuration, {label(setting)}, sets a batch and a precision "
                 "too: change both by hand"
             )
-    return None
-
-
-def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """A sentence that names the other file that decides how the model is sharded; None if no
-    setting refers to such a file."""
-    for setting in case.with_name(*DEEPSPEED_KEYS, "fsdp_config"):
-        if _names_settings(setting):
+        if name_of(setting.path) == "fsdp_config":
             return f"{label(setting)} leaves to another file how the model is sharded"
     return None
-
-
-def _names_settings(setting: Setting) -> bool:
-    """Whether a value refers to settings elsewhere, rather than containing them as a map."""
-    is_plain = setting.kind in ("scalar", "alias")
-    return is_plain and setting.text not in EMPTY and switch_value(setting) is not False
