@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
+from gpusetup.configs.keys import named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
@@ -33,7 +33,7 @@ from gpusetup.plan.terms import SAME_LOSS  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
-NAMED = {"optimizer": optimizer_named, "strategy": strategy_named}
+NAMED = {"optimizer": named("optimizer"), "strategy": named("strategy")}
 KNOWN = {field.name for field in fields(TrainingJob)}
 BESIDE = {"offload", "sp", "accumulation"}
 """Words of `how` that are no settings of a job."""

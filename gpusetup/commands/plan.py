@@ -14,7 +14,7 @@ from gpusetup.commands.question import CommandQuestion, HelpGroup, number, optio
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
-from gpusetup.configs.keys import optimizer_named, strategy_named
+from gpusetup.configs.keys import named
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
@@ -81,7 +81,7 @@ class Question(CommandQuestion):
     optimizer: str | None = option(
         "the optimizer, e.g. adamw8bit or adafactor",
         metavar="NAME",
-        parse=optimizer_named,
+        parse=named("optimizer"),
         choices=OPTIMIZERS,
     )
     dtype: str | None = option(
@@ -125,7 +125,7 @@ class Question(CommandQuestion):
     strategy: str | None = option(
         "how the GPUs share the training: ddp, fsdp, zero2, dp (DataParallel), ...",
         metavar="NAME",
-        parse=strategy_named,
+        parse=named("strategy"),
         choices=SHARDED,
     )
     sp: int | None = number("degree of sequence parallelism")

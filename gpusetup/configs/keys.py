@@ -13,7 +13,7 @@ gives the meaning of values for some roles.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -193,24 +193,16 @@ def meaning(kind: str, text: str) -> Any:
     return key_table().words[kind].get(letters)
 
 
-def optimizer_named(text: str) -> str:
-    """The name that plan uses for an optimizer which other programs call differently; an unknown
-    name is returned unchanged.
+def named(kind: str) -> Callable[[str], str]:
+    """A function from the name that other programs use for an optimizer or a strategy to that of
+    plan. It returns an unknown name unchanged, so that the error can list the known ones.
 
-    >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
+    >>> named("optimizer")("adamw_torch_fused"), named("optimizer")("adamw8bit")
     ('adamw', 'adamw8bit')
+    >>> named("strategy")("FULL_SHARD"), named("strategy")("zero-3")
+    ('fsdp1', 'zero3')
     """
-    # An unknown name is rejected later, with an error that lists the known ones.
-    return str(meaning("optimizer", text) or text)
-
-
-def strategy_named(text: str) -> str:
-    """The name that plan uses for a strategy which FSDP or DeepSpeed call differently.
-
-    >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
-    ('fsdp1', 'zero3', 'ddp')
-    """
-    return str(meaning("strategy", text) or text.lower().replace("_", "-"))
+    return lambda text: str(meaning(kind, text) or text)
 
 
 # --- keys that need no GPU memory -----------------------------------------------------------------

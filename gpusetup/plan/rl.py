@@ -157,9 +157,6 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         if is_verl:
             enable = reader.text_named("enable", "a reward model", "reward_model")
             changes["has_reward_model"] = enable in TRUE
-    if trainer == "llama-factory":
-        # Its critic is a head on the policy, and with LoRA its reward model is a second adapter.
-        changes |= {"critic": False} | ({"has_reward_model": False} if adapters else {})
     setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:
         reader.assumed.append(
@@ -174,8 +171,6 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory, by what the config says
     about it, or else as in the method's `usual` setup."""
-    named = reader.text_named("ref_model", "the reference model")
-    ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
     weight = reader.text_named("beta", "the weight of the reference")
     if is_verl:
         # verl has a reference only for a KL loss or penalty; read both keys.
@@ -183,8 +178,6 @@ def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bo
     # With adapters, the base model without them is the reference.
     if adapters or usual.method in WITHOUT_REFERENCE:
         return False
-    if named or ahead in TRUE:
-        return bool(named)
     # With a weight of 0 the trainer loads no reference.
     return usual.has_reference if weight is None else re.fullmatch(r"0(\.0*)?", weight) is None
 

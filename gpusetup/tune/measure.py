@@ -19,9 +19,20 @@ from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.tune.answer import Row, RowName, TuneAnswer
 from gpusetup.tune.batch import divisors
-from gpusetup.tune.bench import Bench, BenchJob, Device, Half, Say, raise_if_code_fails
+from gpusetup.tune.bench import (
+    FIRST,
+    Bench,
+    BenchJob,
+    Device,
+    Goal,
+    Half,
+    Say,
+    Trial,
+    fastest,
+    largest_that_ran,
+    raise_if_code_fails,
+)
 from gpusetup.tune.case import known_settings
-from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran
 
 LEAST_GAIN = 1.03
 """The smallest speed-up that counts as a gain: less than 3 % is not worth the trouble."""

@@ -33,7 +33,7 @@ import torch.distributed as dist
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
-from gpusetup.tune.oom import is_out_of_memory
+from gpusetup.tune.bench import is_out_of_memory
 
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 LOG = logging.getLogger("gpusetup.tune")

@@ -26,7 +26,7 @@ from gpusetup.tune.advice import (
     sequence_length,
     unclipped_gradients,
 )
-from gpusetup.tune.batch import split_batches
+from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
 from gpusetup.tune.case import (
     LONGEST_SHOWN,
     MEASURED,
@@ -41,7 +41,6 @@ from gpusetup.tune.case import (
     known_settings,
     label,
 )
-from gpusetup.tune.verdict import batch_fixed_by, cannot_fit
 
 MOST_WORKERS = 16
 """The maximum number of workers to suggest. With more, the loader's main process becomes the
