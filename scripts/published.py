@@ -26,9 +26,12 @@ from gpusetup.configs.keys import named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.job import Recipe, TrainingJob  # noqa: E402
+from gpusetup.plan.job import (  # noqa: E402
+    Recipe,
+    Shape,
+    TrainingJob,
+)
 from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
-from gpusetup.plan.shape import Shape  # noqa: E402
 from gpusetup.plan.terms import SAME_LOSS  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"

@@ -168,7 +168,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that the config freezes, and the embedding tables (for users, items and
     the like) trained in addition to the model."""
-    part = frozen_in(reader, fields.get("model"))
+    part = frozen_in(reader, fields.get("model") or "")
     # Adapters freeze the whole model anyway.
     freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
     return {**freezes, "tables": tables_in(reader)}
@@ -434,7 +434,7 @@ WHOLE_MODEL = frozenset((
 """Words for the whole model; if it is frozen, only the parts added to it are trained."""
 
 
-def frozen_in(reader: Reader, model: str | None) -> str | None:
+def frozen_in(reader: Reader, model: str) -> str | None:
     """The part that a config freezes, as a text that `frozen_share` reads; None if it freezes
     nothing.
 
@@ -442,8 +442,20 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
     """
     frozen: str | None = None
     for setting in reader.config.settings:
-        text = reader.text(setting)
-        part = frozen_by(name_of(setting.path), text, model or "") if text else None
+        name, text = name_of(setting.path), reader.text(setting) or ""
+        switch = FREEZES.fullmatch(name) if text in TRUE else None
+        part: str | None = None
+        if LAYERS_NAME.fullmatch(name) and re.fullmatch(r"[1-9]\d{0,4}", text):
+            part = text
+        elif switch:
+            # The group that matched is the part's name; `freeze: true` names none and means all.
+            named = next(filter(None, switch.groups()), "")
+            letters = re.sub(r"[^a-z0-9]", "", named.lower())
+            is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
+            if words_of(named) & EMBEDDING_WORDS:
+                part = EMBEDDINGS
+            elif is_model or words_of(named) & WHOLE_MODEL:
+                part = ALL
         if part is not None:
             reader.note(setting, f"not trained: {part}")
             # The first frozen part counts, except that a later part replaces the embeddings.
@@ -451,30 +463,8 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
     return frozen
 
 
-def frozen_by(name: str, text: str, model: str) -> str | None:
-    """The part of the model that one key with this value freezes; None if it freezes nothing.
-
-    >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("freeze_bn", "true", "gpt2")
-    ('all', None)
-    """
-    if LAYERS_NAME.fullmatch(name):
-        return text if re.fullmatch(r"[1-9]\d{0,4}", text) else None
-    switch = FREEZES.fullmatch(name) if text in TRUE else None
-    if switch is None:
-        return None
-    # The regex group that matched is the part's name; `freeze: true` names none and means all.
-    part = next(filter(None, switch.groups()), "")
-    words = words_of(part)
-    if words & EMBEDDING_WORDS:
-        return EMBEDDINGS
-    letters, model_letters = (re.sub(r"[^a-z0-9]", "", one.lower()) for one in (part, model))
-    return ALL if letters in model_letters or words & WHOLE_MODEL else None
-
-
 MOST_DIGITS_OF_TABLE = 12
 """A number of rows or a width with more digits is a typo."""
-
-
 WIDTH_NAMES = (
     "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
 )  # fmt: skip

@@ -23,7 +23,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT, shape_of
-from gpusetup.plan.shape import Shape
+from gpusetup.plan.job import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")

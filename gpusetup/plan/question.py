@@ -15,6 +15,7 @@ from gpusetup.plan.job import (
     JOB_DEFAULTS,
     TOKEN_BUDGET,
     Quantization,
+    Shape,
     TrainingJob,
     least_tokens,
 )
@@ -33,7 +34,6 @@ from gpusetup.plan.rl import (
     usual_loss,
     usual_setup,
 )
-from gpusetup.plan.shape import Shape
 from gpusetup.plan.terms import SAME_LOSS
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
@@ -132,9 +132,8 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     # Trinity-RFT shards with FSDP2, which needs Linux.
     if not in_samples and not place.linux and "strategy" not in named:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
-    # A trainer needs at least one sample per GPU, and so does training on images.
-    is_per_gpu = question.trainer is not None or not shape.writes_text
-    samples = question.batch if question.batch is not None else (gpus if is_per_gpu else 1)
+    # Each GPU needs at least one sample.
+    samples = gpus if question.batch is None else question.batch
     fields |= {
         "shape": shape,
         "gpus": gpus,

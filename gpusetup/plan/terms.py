@@ -195,11 +195,6 @@ def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
     return job.trained_parameters * UNSHARDED_EXTRA
 
 
-LIVE_PARAMETERS = 1e9
-"""The number of parameters that ZeRO 3 keeps gathered (`stage3_max_live_parameters`) and that its
-optimizer updates at once (`sub_group_size`)."""
-
-
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of the largest FSDP unit while its weights are gathered, with its gradients; 0 if
     weights are not sharded."""
@@ -213,12 +208,7 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     unit = job.shape.largest_unit * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
-    unit += job.tables * 2 * job.compute_bytes
-    # A single GPU gathers too if the weights are in the host's RAM.
-    if job.strategy != "zero3" or (job.gpus == 1 and not recipe.offload):
-        return unit
-    live = min(LIVE_PARAMETERS, per_gpu(job, job.shape.parameters))
-    return max(unit, live * job.compute_bytes)
+    return unit + job.tables * 2 * job.compute_bytes
 
 
 # --- gradients and the step -----------------------------------------------------------------------
@@ -250,6 +240,8 @@ def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
     return job.trained_parameters * gradient_bytes(job)
 
 
+ZERO3_GROUP = 1e9
+"""The number of parameters that ZeRO 3's optimizer updates at once (`sub_group_size`)."""
 ADAFACTOR_COPIES = 4.4
 """The number of 32-bit copies of the largest matrix that a step of transformers' Adafactor makes:
 gradient, parameter, squares, the product of the factors, and parts of others."""
@@ -266,7 +258,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     if job.master_weights:
         # DeepSpeed keeps a GPU's share of the 32-bit copy in one flat tensor, and a step copies
         # that tensor twice.
-        return 8 * (min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped)
+        return 8 * (min(stepped, ZERO3_GROUP) if job.strategy == "zero3" else stepped)
     if job.optimizer == "adafactor":
         largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
         return ADAFACTOR_COPIES * 4 * largest_matrix / shard_count(job, "optimizer")
