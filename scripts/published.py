@@ -22,18 +22,21 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
+from gpusetup.configs.keys import named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.forward_memory import SAME_LOSS  # noqa: E402
-from gpusetup.plan.job import Recipe, TrainingJob  # noqa: E402
+from gpusetup.plan.job import (  # noqa: E402
+    Recipe,
+    Shape,
+    TrainingJob,
+)
 from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
-from gpusetup.plan.shape import Shape  # noqa: E402
+from gpusetup.plan.terms import SAME_LOSS  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
-NAMED = {"optimizer": optimizer_named, "strategy": strategy_named}
+NAMED = {"optimizer": named("optimizer"), "strategy": named("strategy")}
 KNOWN = {field.name for field in fields(TrainingJob)}
 BESIDE = {"offload", "sp", "accumulation"}
 """Words of `how` that are no settings of a job."""
