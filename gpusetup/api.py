@@ -94,9 +94,9 @@ def plan(**question: Any) -> PlanAnswer:
 def verify(**options: Any) -> VerifyAnswer:
     """Test torch by computing with it, in a child process of the environment's Python.
 
-    Each option has the name of the command's, but `--with` is `with_packages`. To test the torch of
-    the calling program's environment, pass `python=sys.executable`. This function tests a single
-    process. To test several ranks, use `python -m gpusetup.verify`.
+    Each option has the name of the command's. To test the torch of the calling program's
+    environment, pass `python=sys.executable`. This function tests a single process. To test several
+    ranks, use `python -m gpusetup.verify`.
     """
     return _answer("verify", VerifyAnswer, options)
 

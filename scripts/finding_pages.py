@@ -47,15 +47,53 @@ SEEN = {
 """The layer of a cause -> what the user of a program sees."""
 BUILDS = "A package does not compile"
 DISTRIBUTED = "Several GPUs"
-WITHOUT_COMMANDS = (
-    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-missing",
-    "nccl-shm-error",
-)  # fmt: skip
-"""Doctor's commands for them depend on which message was printed, so they are not a page's."""
+INSTALL = ("gpusetup install",)
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "amd-gpu": (*INSTALL, 'sudo usermod -aG render,video "$USER"'),
+    "companion-torch-mismatch": ("gpusetup install PACKAGE", "python -m pip check"),
+    "container-hook-failed": (),
+    "cuda-lib-missing": (),
+    "device-node-missing": ("sudo nvidia-modprobe -c=0 -u", "ls -l /dev/nvidia*"),
+    "gpu-check-failed": ("gpusetup verify -v",),
+    "gpu-memory-taken": ("nvidia-smi", "kill 4711    # the PID that nvidia-smi lists"),
+    "hardware-fault": (
+        "sudo nvidia-bug-report.sh",
+        "sudo nvidia-smi --gpu-reset -i 0    # the GPU's number in nvidia-smi",
+    ),
+    "input-bound": ("gpusetup monitor -- python train.py",),
+    "install-unfinished": INSTALL,
+    "invalid-device-ordinal": ("nvidia-smi -L",),
+    "jetson-wrong-wheel": ("gpusetup doctor    # names the wheel for this JetPack",),
+    "libcuda-missing": (),
+    "library-missing": (),
+    "maker-driver-not-loaded": ("sudo modprobe amdgpu",),
+    "maker-wrong-build": INSTALL,
+    "mig-misconfigured": (
+        "nvidia-smi -L",
+        "export CUDA_VISIBLE_DEVICES=MIG-…    # the UUID of an instance",
+    ),
+    "nccl-duplicate-gpu": ("torchrun --nproc-per-node=gpu train.py",),
+    "nccl-shm-error": (),
+    "no-nvidia-gpu": ("gpusetup install --backend cpu",),
+    "no-target": ("gpusetup doctor --python .venv/bin/python",),
+    "no-wheel-for-platform": (),
+    "python-no-wheel": (
+        "uv venv --python 3.12 .venv-3.12",
+        "gpusetup install --venv .venv-3.12",
+    ),
+    "rocm-arch-missing": INSTALL,
+    "rocm-wheel-on-nvidia": INSTALL,
+    "shm-too-small": ("docker run --rm --gpus all --shm-size=8g IMAGE",),
+    "stale-environment": ("source .venv/bin/activate",),
+    "torch-import-failed": INSTALL,
+    "torch-outside-environment": ("unset PYTHONPATH", "export PYTHONNOUSERSITE=1"),
+    "triton-missing-windows": ("python -m pip install triton-windows",),
+}
+"""The commands of the findings for which doctor's depend on more than a page can know."""
 ENDS_THE_SHELL = ("sudo reboot", "wsl.exe --shutdown")
 """Nothing that is pasted after these commands runs."""
 OF_ONE_MACHINE = (
-    (r"linux-headers-\S+", "linux-headers-$(uname -r)"),
+    (r"linux-headers-[\w.+~-]+", 'linux-headers-"$(uname -r)"'),
     (r"/\S+/bin/python\b", "python"),
 )
 """What names the example machine in a command, and what to type on any other one."""
@@ -157,6 +195,8 @@ def blocks(record: Cause) -> list[Block]:
     elif look := [line.replace("{{", "{").replace("}}", "}") for line in typed(record.look)]:
         check = [Block("sh", "\n".join(look))]
     text, commands = record.text.rstrip(" :."), "\n".join(commands_of(record))
+    if any(block.text == commands for block in check):
+        commands = ""
     fix = [
         *([Block("h2", FIX_IT)] if text or commands else ()),
         *([Block("p", f"{text}.")] if text else ()),
@@ -183,7 +223,9 @@ def typed(commands: Iterable[str]) -> list[str]:
 def commands_of(record: Cause) -> list[str]:
     """Doctor's commands for an example, without what is the example machine's own; the record's if
     no example has any."""
-    found = None if record.id in WITHOUT_COMMANDS else example_of(record)
+    if record.id in COMMANDS:
+        return list(COMMANDS[record.id])
+    found = example_of(record)
     lines = [str(line) for line in command_lines(found.fix if found else None)]
     if not lines and not callable(record.commands):
         lines = typed(record.commands)
@@ -196,7 +238,10 @@ def commands_of(record: Cause) -> list[str]:
         lines.append("gpusetup resolve    # prints the same for pip, uv and conda")
     for example, anywhere in OF_ONE_MACHINE:
         lines = [re.sub(example, anywhere, line) for line in lines]
-    return sorted(dict.fromkeys(lines), key=ENDS_THE_SHELL.__contains__)
+    lines = sorted(dict.fromkeys(lines), key=ENDS_THE_SHELL.__contains__)
+    if any(word in line for line in lines for word in (" apt ", "ubuntu-drivers")):
+        lines.insert(0, "# On Ubuntu; for another system, gpusetup doctor prints its commands.")
+    return lines
 
 
 def example_of(record: Cause) -> Finding | None:

@@ -39,7 +39,7 @@ BESIDE = {"offload", "sp", "accumulation"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
     "adapter_dtype", "dora", "fused_activation", "kept_inputs", "lora_dropout", "lora_targets",
-    "reference", "reshard", "varied",
+    "reference", "reshard", "trained_embeddings", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
 UNASKED = (

@@ -45,12 +45,10 @@ def verify_checks() -> Iterator[tuple[Path, str]]:
     """The checks of verify, and apart from them what no CPU can show."""
     from gpusetup.verify.checks.table import every
 
-    rows = [row for row in every() if not row.proves.startswith("programs can import ")]
-    packages = [row.name for row in every() if row not in rows]
+    rows = every()
     text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
     told = {
         "checks": "\n".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |" for row in rows),
-        "packages": ", ".join(f"`{name}`" for name in packages),
         "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }
     yield REFERENCE / "verify-checks.md", GENERATED + text.format(**told)

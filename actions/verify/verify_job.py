@@ -54,8 +54,7 @@ def words(environ: Mapping[str, str], junit: str) -> tuple[str, ...]:
     for name in ("level", "device"):
         if value := given(environ, name):
             found.append(f"--{name}={value}")
-    for name in ("expect", "with"):
-        found += [f"--{name}={line}" for line in several(environ, name)]
+    found += [f"--expect={line}" for line in several(environ, "expect")]
     strict = given(environ, "strict", "false").lower()
     if strict not in ("true", "false"):
         raise ValueError(f"`strict` is true or false, and {strict[:LONGEST]!r} is neither")

@@ -171,7 +171,6 @@ CAUSES = (
                 title="The Slurm job did not request a GPU, so Slurm hides all GPUs from it",
                 text="Request a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`), on a partition that has GPUs",
-                look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
         ),
     ),

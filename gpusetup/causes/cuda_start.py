@@ -10,22 +10,13 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, places, proofs
-from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
-from gpusetup.evidence.context import RuleContext, gpus, in_container, on
-from gpusetup.fixes import drivers, paste, system_packages
+from gpusetup.evidence import facts, places, proofs
+from gpusetup.evidence.command_values import is_a_version, is_an_identifier
+from gpusetup.evidence.context import RuleContext, gpus, in_container
+from gpusetup.fixes import paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Lines, filled, lines
-
-
-def _compute_libraries(context: RuleContext, text: str) -> Fix:
-    """Install the driver's libraries for CUDA, on a machine where only the driver's other libraries
-    are installed."""
-    if on(context, "windows") or context.os.wsl:
-        return drivers.driver_fix(context, "Install the NVIDIA driver again")
-    commands = () if in_container(context) else drivers.driver_commands(context)
-    return Fix(text=text, commands=commands, needs_root=True)
+from gpusetup.model.shell import Lines, filled
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
@@ -54,20 +45,13 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _drivers_own(context: RuleContext) -> Lines:
-    """The commands that take away what is loaded instead of the driver's libcuda: cuda-compat's
-    folder on LD_LIBRARY_PATH, or the copy of another driver version."""
+def _without_compat(context: RuleContext) -> Lines:
+    """The commands that take cuda-compat's folder off LD_LIBRARY_PATH, where its libcuda is loaded
+    instead of the driver's."""
     folder = context.snapshot.container.cuda_compat_path or ""
     if folder and folder in (context.snapshot.environment.get("LD_LIBRARY_PATH") or ""):
         return paste.without_folders(context, folder)
-    path, version = context.driver.libcuda_path or "", context.driver.version
-    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
-    # driver version.
-    is_versioned = ".so." in path and path[-1].isdigit() and path.count(".") > 2
-    if folder or not version or not is_versioned or path.endswith(version) or not is_a_path(path):
-        return ()
-    move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
-    return (move, *lines("sudo ldconfig"))
+    return ()
 
 
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
@@ -94,12 +78,11 @@ CAUSES = (
         means="nvidia-smi works without it. Driver packages for servers, and containers, "
         "sometimes lack the compute libraries, and an interrupted installation leaves files of "
         "two versions.",
-        text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
-        "nvidia-driver-cuda-libs). Start a container again with `-e "
-        "NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
-        way=_compute_libraries,
+        text="On the host, install the compute libraries of exactly this driver version "
+        "(libnvidia-compute, nvidia-driver-cuda-libs; on Windows, the whole driver). Start a "
+        "container again with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
+        needs_root=True,
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
-        kind_of="driver-missing",
     ),
     Cause(
         "cuda-sees-no-device",
@@ -148,7 +131,7 @@ CAUSES = (
         "driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        commands=_drivers_own,
+        commands=_without_compat,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
         formerly=("driver-call-unsupported",),
@@ -160,7 +143,7 @@ CAUSES = (
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat works only on data centre GPUs, and only with some drivers",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
-        commands=_drivers_own,
+        commands=_without_compat,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
     ),
@@ -202,12 +185,10 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-failed",
-        title="CUDA does not report its {field}: {problem}",
-        plain="CUDA does not start, or cannot list its devices",
+        title="CUDA does not start",
         means="gpusetup does not know what causes this error code.",
         text="Reboot. If the error remains, reinstall the driver",
         symptom=True,
-        where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
         asks=(alike.KERNEL_LOG,),
     ),
@@ -331,7 +312,7 @@ CAUSES = (
         "vgpu-no-compute",
         by_check=True,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
-        refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
+        refuted_by=(Refutation(facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
         means="vGPU profiles A and B do not support compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "

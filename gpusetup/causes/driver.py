@@ -7,9 +7,9 @@ Sources, where a record names no other: NVML API reference, nvmlReturn_t.
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
+from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     no,
@@ -17,26 +17,15 @@ from gpusetup.evidence.places import (
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
-from gpusetup.model.shell import Lines, lines
 
-
-def _switch_on(context: RuleContext) -> Lines:
-    """The command that switches a laptop's NVIDIA GPU on again, with the tool that switched
-    it off."""
-    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
-    if tool not in HYBRID_ON:
-        return ()
-    return lines(HYBRID_ON[tool], "sudo reboot")
-
-
-HYBRID_ON = {
-    "prime-select": "sudo prime-select on-demand",
-    "supergfxctl": "supergfxctl --mode Hybrid",
-    "envycontrol": "sudo envycontrol --switch hybrid",
-    "system76-power": "sudo system76-power graphics hybrid",
-}
-"""The tool that switched the GPU off -> the command that switches it on."""
-
+NOT_SUPPORTED = Message(
+    title="The loaded driver does not support {gpus}",
+    means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open ones. "
+    "Old GPUs work only with old drivers.",
+    text="Install the driver branch and modules that this GPU needs",
+    # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
+    way=drivers.driver_fix,
+)
 
 CAUSES = (
     Cause(
@@ -84,12 +73,12 @@ CAUSES = (
         title="The NVIDIA GPU is switched off by {tool}",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
-        text="Turn the NVIDIA GPU on, and reboot",
+        text="Turn the NVIDIA GPU on (`sudo prime-select on-demand`, `supergfxctl --mode Hybrid`, "
+        "`sudo envycontrol --switch hybrid`, `sudo system76-power graphics hybrid`, or delete the "
+        "line in /etc/modprobe.d), and reboot",
         # Source: the tools' own documentation.
         where=(lambda context: not listed_gpus(context),),
-        commands=_switch_on,
-        needs_root=True,
-        needs_reboot=True,
+        commands=("sudo reboot",),
         says=(
             says(r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)", tool="supergfxctl", example="$ supergfxctl -g\nIntegrated"),
             says(r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)", tool="envycontrol"),
@@ -112,6 +101,25 @@ CAUSES = (
         # Installation Guide".
         lacks="gpu",
         way=load_fix,
+        certain_if=lambda context: any(
+            "build" in event.values for event in events(context, "driver-not-loaded")
+        ),
+        cases=(
+            Message(
+                having={"build": ""},
+                title="The kernel module of driver {driver} was not built for kernel {kernel}",
+                plain="The NVIDIA driver's kernel module was not built for the running kernel",
+                means="Usually the kernel is newer than the driver, which builds only for kernels "
+                "that existed when it was released. In other cases, kernel headers or a compiler "
+                "are missing (see make.log).",
+                text="Install the headers for this kernel, and a driver that supports the kernel. "
+                "If the GPU needs an old driver branch, use an older kernel",
+                # Source: dkms's manual page; messages of nvidia-installer.
+                commands=rebuild_with_headers,
+                needs_root=True,
+            ),
+        ),
+        formerly=("driver-build-failed",),
         says=(
             says("nvml error: driver not loaded", place="host"),
             says(r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver", place="host", example="microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
@@ -121,43 +129,18 @@ CAUSES = (
             says(r"NVIDIA (?:kernel )?driver is not loaded", example="ERROR: NVIDIA driver is not loaded"),
             says(r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))", example="E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist"),
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+            says(r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/", build="failed"),
+            says(r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})", build="failed", example="sudo dkms install -m nvidia -v 470.86\nBuilding module:\nError! Bad return status for module build on kernel: 6.5.0-15-generic (x86_64)"),
+            says(r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia", build="failed", example="Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)"),
+            says(r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})", build="failed", example="dpkg: error processing package nvidia-dkms-550 (--configure):"),
+            says(r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED", build="failed", example="Building DKMS module: nvidia-565.77... FAILED!"),
+            says(r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ", build="failed", example="nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type"),
+            says(r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log", build="failed", example="akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log"),
+            says(r"the step: \"Building kernel modules\"|ERROR: Unable to build the NVIDIA kernel module|Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED", build="failed", example="Building and installing nvidia-kmod [FAILED]"),
+            says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler", build="failed", example="ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed."),
+            says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers", build="failed"),
+            says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers", build="failed", example="Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source."),
             says(r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'", example="ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when"),
-        ),
-    ),
-    Cause(
-        "driver-build-failed",
-        certain_if=proofs.message_states_it,
-        title="The kernel module of driver {driver} was not built for kernel {kernel}",
-        plain="The NVIDIA driver's kernel module was not built for the running kernel",
-        means="Usually the kernel is newer than the driver, which builds only for kernels that "
-        "existed when it was released. In other cases, kernel headers or a compiler are missing "
-        "(see make.log).",
-        text="Install the headers for this kernel, and a driver that supports the kernel. If the "
-        "GPU needs an old driver branch, use an older kernel",
-        # Source: dkms's manual page; messages of nvidia-installer.
-        kind_of="driver-not-loaded",
-        # A person may list a GPU that has no driver. nvidia-smi prints the driver's version with
-        # the GPU, so its list proves that a driver runs.
-        where=(
-            lambda context: (
-                not (listed_gpus(context) and context.driver.version)
-                and not context.torch.cuda_available
-            ),
-        ),
-        commands=rebuild_with_headers,
-        needs_root=True,
-        says=(
-            r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
-            says(r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})", example="sudo dkms install -m nvidia -v 470.86\nBuilding module:\nError! Bad return status for module build on kernel: 6.5.0-15-generic (x86_64)"),
-            says(r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia", example="Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)"),
-            says(r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})", example="dpkg: error processing package nvidia-dkms-550 (--configure):"),
-            says(r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED", example="Building DKMS module: nvidia-565.77... FAILED!"),
-            says(r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ", example="nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type"),
-            says(r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log", example="akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log"),
-            says(r"the step: \"Building kernel modules\"|ERROR: Unable to build the NVIDIA kernel module|Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED", example="Building and installing nvidia-kmod [FAILED]"),
-            says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler", example="ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed."),
-            says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers"),
-            says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers", example="Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source."),
         ),
     ),
     Cause(
@@ -186,15 +169,16 @@ CAUSES = (
         title="{asked}: {problem}",
         plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
-        "may crash or hang.",
-        text="Reboot. If the driver only takes long to start its GPUs, let doctor wait longer "
-        "(`--timeout 120`)",
+        "(NVML or libcuda) may crash, hang or return an error. A container may have lost its "
+        "devices.",
+        text="Reboot. If the error remains, reinstall the driver. If the driver only takes long to "
+        "start its GPUs, let doctor wait longer (`--timeout 120`)",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
-        formerly=("driver-slow",),
+        formerly=("driver-slow", "nvml-init-failed"),
     ),
     Cause(
         "gpu-does-not-answer",
@@ -207,26 +191,6 @@ CAUSES = (
         commands=("sudo reboot",),
         formerly=("cuda-misses-gpu",),
         plain="A GPU does not respond properly",
-    ),
-    Cause(
-        "nvml-init-failed",
-        title="The driver's NVML does not start: {problem}",
-        plain="The driver's NVML does not start: it returns an unknown error (code 999)",
-        means="The device nodes or the nvidia_uvm module are often in a bad state after suspend "
-        "or a driver update. A container has usually lost access to its devices.",
-        text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly "
-        "the version of its kernel module",
-        symptom=True,
-        where=(
-            lambda context: (
-                bool(events(context, "nvml-init-failed"))
-                or not (in_container(context) or driver_answers(context))
-            ),
-            lambda context: not context.other_host,
-        ),
-        asks=("nvidia-smi",),
-        look=(alike.KERNEL_LOG,),
-        commands=("sudo reboot",),
     ),
     Cause(
         "nvml-mismatch",
@@ -256,6 +220,9 @@ CAUSES = (
     Cause(
         "gpu-init-failed",
         by_check=True,
+        certain_if=lambda context: bool(events(context, "gpu-not-supported-by-driver")),
+        explains=("driver-not-loaded",),
+        formerly=("gpu-not-supported-by-driver",),
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
@@ -266,20 +233,6 @@ CAUSES = (
         commands=drivers.driver_commands,
         needs_root=True,
         needs_reboot=True,
-        asks=(alike.KERNEL_LOG,),
-    ),
-    Cause(
-        "gpu-not-supported-by-driver",
-        by_check=True,
-        certain_if=proofs.message_states_it,
-        title="The loaded driver does not support {gpus}",
-        means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "
-        "ones. Old GPUs work only with old drivers.",
-        text="Install the driver branch and modules that this GPU needs",
-        # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
-        kind_of="gpu-init-failed",
-        explains=("driver-not-loaded",),
-        way=drivers.driver_fix,
         asks=(alike.KERNEL_LOG,),
     ),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.libraries import conda_install
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
@@ -21,7 +20,6 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     on,
-    says_nothing_else,
 )
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
@@ -71,8 +69,6 @@ def extension_of(messages: Events) -> str | None:
             return module
     return None
 
-
-WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 
 BESIDE = (
     "pip install setuptools wheel ninja",
@@ -124,34 +120,11 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 
-ASKED_OF_TORCH = (
-    *("cuda-unavailable", "torch-not-compiled-with-cuda", "torch-missing", "smi-sees-it"),
-    *("no-nvidia-driver", "smi-not-found"),
-)
-"""Kinds of events in a text that asks why torch finds no GPU. None of them comes from a build."""
-
-
-def _torch_was_asked(context: RuleContext) -> bool:
-    """Whether a shell did not find nvcc in a text about torch that shows no build. torch's wheels
-    need no toolkit, so nvcc explains nothing there."""
+def _only_a_shell_looked(context: RuleContext) -> bool:
+    """Whether a shell did not find nvcc, and no build needed it. torch's wheels need no toolkit."""
     missing = events(context, "cuda-toolkit-missing")
-    if any(event.values.get("who") != "shell" for event in missing):
-        return False
-    # Any other error in the text may come from a build.
-    if not says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH):
-        return False
-    if context.snapshot.failing.stage == "build":
-        return False
-    torch = context.torch
-    is_about_torch = torch.version or torch.backend or torch.cuda_available is not None
-    return bool(is_about_torch or events(context, *ASKED_OF_TORCH))
-
-
-def _by_conda(context: RuleContext) -> bool:
-    """Whether conda installs the toolkit, so that no root rights are needed."""
-    if context.snapshot.conda.prefix:
-        return True
-    return "conda" in (context.installer, context.snapshot.python.manager)
+    is_of_a_build = context.snapshot.failing.stage == "build"
+    return not is_of_a_build and all(event.values.get("who") == "shell" for event in missing)
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
@@ -159,30 +132,16 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
     is; in conda's environments, they also install it."""
     if not is_a_version(minor):
         return ()
-    if _by_conda(context):
+    if "conda" in (context.installer, context.snapshot.python.manager):
         home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
-        return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
+        return (*lines(f"conda install -y -c nvidia cuda-toolkit={minor}"), *home)
     return (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
 
 
 CAUSES = (
     Cause(
-        "gpu-too-old-for-flash-attention",
-        certain_if=proofs.message_states_it,
-        title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
-        plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
-        means="FlashAttention 2 needs compute capability 8.0 (Ampere), version 1 needs 7.5 "
-        "(Turing).",
-        text="Use torch's own attention: attn_implementation=\"sdpa\" in transformers, no "
-        "--flash-attn in trainers. You can uninstall flash-attn. On Turing GPUs, you can use "
-        "version 1 (`flash-attn<2`)",
-        # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
-        commands=("pip uninstall -y flash-attn",),
-        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
-        formerly=("other-gpu-used",),
-    ),
-    Cause(
         "extension-abi-mismatch",
+        formerly=("cxx-standard-too-old", "extension-too-old-for-torch"),
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
@@ -195,14 +154,6 @@ CAUSES = (
         commands=rebuild_of("extension-abi-mismatch"),
         look=(alike.TORCHS_CUDA,),
         cases=(
-            Message(
-                having={"library": "^libc10_cuda"},
-                title="A CUDA extension cannot find libc10_cuda.so: torch is a CPU build, or the "
-                "program does not import torch first",
-                text="Check which torch is installed. `None` means a CPU build: replace it",
-                commands=("gpusetup install",),
-                look=(alike.TORCHS_CUDA,),
-            ),
             Message(
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
@@ -241,26 +192,21 @@ CAUSES = (
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         asks=(alike.TORCHS_KERNELS,),
-    ),
-    Cause(
-        "cxx-standard-too-old",
-        certain_if=proofs.message_states_it,
-        title="The package's sources, its compiler or nvcc are too old for torch's headers",
-        means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
-        "torch 2.14. torch 1.11 removed the THC headers; ATen and c10 replace them.",
-        text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its "
-        "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of "
-        "torch's CUDA. Or install the torch release that the extension was written for",
-        # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
-        look=(*WHICH_CUDA, "g++ --version"),
-        says=(
-            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch|C\+\+(?:1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", example="#error You need C++17 to compile PyTorch", who="build"),
-            says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
-            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
-            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
+        cases=(
+            Message(
+                having={"needs": ""},
+                title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
+                means="FlashAttention 2 needs compute capability 8.0 (Ampere), version 1 needs 7.5 "
+                "(Turing).",
+                text="Use torch's own attention: attn_implementation=\"sdpa\" in transformers, no "
+                "--flash-attn in trainers. You can uninstall flash-attn. On Turing GPUs, you can "
+                "use version 1 (`flash-attn<2`)",
+                # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
+                commands=("pip uninstall -y flash-attn",),
+            ),
         ),
-        formerly=("extension-too-old-for-torch",),
+        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
+        formerly=("gpu-too-old-for-flash-attention", "other-gpu-used"),
     ),
     Cause(
         "compiler-too-new",
@@ -323,10 +269,11 @@ CAUSES = (
             "compiler-missing",
             r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
         ),
-        title="A package must be compiled, but there is no C++ compiler",
+        title="A package must be compiled, but the C++ compiler or ninja is missing",
         means="There is no wheel for this Python and system, so the installer tries to compile it.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "
-        "and Ubuntu: build-essential), or a wheel of the package instead",
+        "and Ubuntu: build-essential) and ninja (`pip install ninja`), or a wheel of the package "
+        "instead",
         # Source: messages of setuptools and cpp_extension.
         commands=lambda context: () if on(context, "linux") else BUILD_TOOLS,
         needs_root=True,
@@ -341,16 +288,8 @@ CAUSES = (
             says(r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}", example="gcc: error trying to exec 'cc1plus': execvp: No such file or directory"),
             says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton", example="running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'"),
             says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b", example="sh: 1: g++: not found"),
-            says("ninja is required to load", tool="ninja"),
-            says(r"No such file or directory: '(?:\S{1,160}/)?ninja'", example="FileNotFoundError: [Errno 2] No such file or directory: 'ninja'", tool="ninja"),
-        ),
-        cases=(
-            Message(
-                having={"tool": "ninja"},
-                title="torch builds extensions with ninja, but ninja is not installed",
-                text="Install ninja into this environment, and build in a shell where it is active",
-                commands=("pip install ninja",),
-            ),
+            "ninja is required to load",
+            says(r"No such file or directory: '(?:\S{1,160}/)?ninja'", example="FileNotFoundError: [Errno 2] No such file or directory: 'ninja'"),
         ),
         formerly=("ninja-missing",),
     ),
@@ -381,14 +320,8 @@ CAUSES = (
             says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C", example="AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
             says(CPU_PART, module="bitsandbytes", example="Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file"),
-            says(r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected", sees="no GPU"),
-            says(r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range", sees="no GPU"),
-        ),
-        cases=(
-            Message(
-                having={"sees": "no GPU"},
-                title="torch sees no GPU, so it cannot choose the architecture of the extension",
-            ),
+            says(r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected"),
+            says(r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range"),
         ),
         formerly=("build-without-gpu",),
     ),
@@ -403,9 +336,6 @@ CAUSES = (
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
         way=one_cuda,
-        beside_torch="Check which nvcc the build uses (`which -a nvcc`): an older toolkit does "
-        "not support a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete the "
-        "build folder, and build again",
         says=(
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
@@ -423,22 +353,14 @@ CAUSES = (
         means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc).",
         text="Run `gpusetup resolve NAME` to look for a prebuilt wheel of the extension. If the "
         "extension is optional, do not install it. To build it, install the CUDA toolkit of "
-        "torch's CUDA version and set CUDA_HOME to it (Windows: "
+        "torch's CUDA version (unless `nvcc --version` shows it) and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
         cases=(
             Message(
-                where=(lambda context: bool(context.snapshot.toolkit.nvcc),),
-                title="The CUDA toolkit is installed, but the build does not find it",
-                text="Do not install another toolkit. Set CUDA_HOME to the installed one, in the "
-                "shell in which you build",
-                # Source: torch/utils/cpp_extension.py, _find_cuda_home.
-                commands=lambda context: paste.toolkit_home(context, context.snapshot.toolkit.nvcc),
-            ),
-            Message(
-                where=(_torch_was_asked,),
+                where=(_only_a_shell_looked,),
                 title="nvcc is not installed, or not on PATH",
                 text="torch's wheels include all parts of CUDA that they need, so you do not need "
                 "nvcc to use the GPU. Only if you compile CUDA code yourself, install the toolkit "

@@ -38,7 +38,7 @@ CAUSES = (
         "gpu-fell-off-bus",
         by_check=True,
         certain_if=proofs.message_states_it,
-        title="{who} {have} fallen off the PCI bus",
+        title="{who} has fallen off the PCI bus",
         means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
@@ -107,18 +107,6 @@ CAUSES = (
         formerly=("gpu-hang",),
     ),
     Cause(
-        "xid-of-a-program",
-        severity=Severity.NOTE,
-        title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
-        means="A bad address, an illegal instruction or a killed program causes these Xids. The "
-        "GPU itself still works.",
-        text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
-        "with this setting, the traceback shows it",
-        kind_of="cuda-program-error",
-        failure=6,
-        commands=("export CUDA_LAUNCH_BLOCKING=1",),
-    ),
-    Cause(
         "power-thermal-throttle",
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
@@ -132,7 +120,7 @@ CAUSES = (
         "pcie-degraded",
         check=CheckCommand("nvidia-smi --query-gpu=pcie.link.width.current,pcie.link.width.max --format=csv", "pcie.link.width.current, pcie.link.width.max\n1, 16"),
         severity=Severity.WARNING,
-        title="{who} {have} a slow PCIe link",
+        title="{who} has a slow PCIe link",
         means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
         "link.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "

@@ -7,12 +7,11 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
-from gpusetup.fixes import paste, training
+from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.fixes import training
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Disk
-from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
@@ -39,15 +38,6 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     )
 
 
-def making_room(context: RuleContext) -> Lines:
-    """The command that empties the installer's cache."""
-    if "uv" in (context.installer, context.snapshot.failing.program):
-        return (paste.command(context, "uv", "cache", "clean"),)
-    if context.snapshot.python.has_pip is False:
-        return ()
-    return (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)
-
-
 OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
 
 SAME_MESSAGE = r"(?:(?!out of memory).)"
@@ -62,7 +52,8 @@ CAUSES = (
         title="/dev/shm is too small for DataLoader workers and NCCL",
         means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), of "
         "which docker gives a container only 64 MiB by default.",
-        text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
+        text="Give the container more shared memory (`--shm-size=8g`; in Kubernetes, an `emptyDir` "
+        "with `medium: Memory` at /dev/shm), or use num_workers=0",
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
@@ -71,11 +62,6 @@ CAUSES = (
                 text="First check how large /dev/shm is. If it is small, start the container with "
                 "`--shm-size=8g`, or use num_workers=0. If it is large, look for a full disk, or "
                 "for a dataset that is damaged or on a network disk",
-            ),
-            Message(
-                where=(IN_KUBERNETES,),
-                text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
-                "as the pod's memory), or use num_workers=0",
             ),
         ),
         asks=("df -h",),
@@ -92,12 +78,12 @@ CAUSES = (
         by_check=True,
         certain_if=proofs.message_states_it,
         title="There is too little disk space to install torch",
-        text="Clear the installers' caches, or move TMPDIR and the cache to a larger disk. An "
+        text="Clear the installers' caches (`pip cache purge`, `uv cache clean`, `conda clean "
+        "--all`), or move TMPDIR and the cache to a larger disk. An "
         "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for temporary "
         "files",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
-        commands=making_room,
         says=(
             says(r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?", unless=SHM),
             says(r"\[Errno 28\]", unless=SHM),
@@ -106,16 +92,6 @@ CAUSES = (
             "not enough space on the disk",
             r"\[Errno 122\] Disk quota exceeded",
         ),
-    ),
-    Cause(
-        "cuda-launch-blocking",
-        severity=Severity.WARNING,
-        title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
-        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
-        text="Unset CUDA_LAUNCH_BLOCKING",
-        commands=("unset CUDA_LAUNCH_BLOCKING",),
-        # Source: CUDA C++ Programming Guide, environment variables.
-        formerly=("memory-caching-off",),
     ),
     Cause(
         "tf32-precision",
@@ -220,21 +196,14 @@ CAUSES = (
                 "%UserProfile%\\.wslconfig. A smaller batch does not help",
             ),
             Message(
-                having={"short": "cache"},
-                title="The share of the GPU's memory that {engine} uses leaves too little for "
-                "its KV cache",
+                having={"engine": "vLLM|SGLang"},
+                title="The share of the GPU's memory that {engine} uses does not suffice, or is "
+                "not free",
                 text="Lower the context length or the number of requests (vLLM: "
                 "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
                 "`--max-running-requests`). If no other program uses the GPU, let the server use "
                 "a larger share of its memory (vLLM: `--gpu-memory-utilization`; SGLang: "
                 "`--mem-fraction-static`)",
-                look=("nvidia-smi",),
-            ),
-            Message(
-                having={"engine": "vLLM"},
-                text="When vLLM starts, it reserves a share of the GPU's total memory "
-                "(`--gpu-memory-utilization`) that is not free. End the other programs on the "
-                "GPU, or lower it",
                 look=("nvidia-smi",),
             ),
             Message(
@@ -260,7 +229,7 @@ CAUSES = (
             r"hip error: out of memory|ur_result_error_out_of_device_memory|cuda_error_out_of_memory|\bcuda_out_of_memory\b|cublas_status_alloc_failed|cudaerrormemoryallocation|erroroutofdevicememory",
             says(r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|OOM when allocating tensor.{0,200}?device:GPU|Out of memory allocating [\d,]{1,20} bytes", example="XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes."),
             r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
-            says(r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static", engine="SGLang", short="cache", example="RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88"),
+            says(r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static", engine="SGLang", example="RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88"),
             says(r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens", example="RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`"),
             says(r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}", example="Out of memory in cuMemAlloc(&device_pointer, size)"),
             says(r"unable to allocate CUDA\d{1,2} buffer|failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers|ggml_vulkan: Device memory allocation of size \d{5,15} failed", example="ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976"),
@@ -271,7 +240,7 @@ CAUSES = (
             says(r"failed to allocate (?:a )?buffer for (?:the )?kv cache", unless=r"CPU KV buffer|--no-kv-offload", example="Failed to initialize the context: failed to allocate buffer for kv cache"),
             says(r"\b(?:CUDA|GPUs?|VRAM|torch)(?: memory)? (?:\w+ )?(?:out of memory(?![a-z:_])|OOMs?\b)|\bOOMs? on (?:the |my )?(?:\w+ )?(?:GPU|card)\b|\bout of memory on (?:the |my )?GPU\b", unless=r"\b(?:avoid|prevent|without|never|no) (?:\S{1,12} ){0,3}(?:OOM|out of memory)|\bif\b", example="after an hour the GPU ran out of memory"),
             says(r"\b(?:not enough|out of) (?:GPU memory|VRAM)\b|\b(?:VRAM|GPU memory) (?:is|gets) (?:exhausted|full)\b", unless=r"\bif\b", example="there is not enough VRAM for this model"),
-            says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache", example="(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB)."),
+            says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", example="(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB)."),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
         ),
         formerly=("gpu-gives-no-memory",),

@@ -50,7 +50,7 @@ NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
 NO_DRIVER = (
     "uvm-missing", "libcuda-missing", "nvml-mismatch", "libcuda-driver-mismatch", "driver-too-old",
-    "nvml-init-failed", "driver-missing", "driver-not-loaded", "device-permission",
+    "driver-does-not-answer", "driver-missing", "driver-not-loaded", "device-permission",
     "gpu-init-failed", "container-hook-failed",
 )  # fmt: skip
 """Findings that appear if the driver cannot be reached, including the container toolkit's, which
@@ -63,7 +63,7 @@ NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
 
 UNINSTALLABLE = (
     "torch-missing", "torch-half-installed", "torch-import-failed", "resolver-conflict",
-    "package-not-found", "wrong-index", "python-no-wheel", "download-hash-mismatch",
+    "wrong-index", "python-no-wheel", "download-hash-mismatch",
 )  # fmt: skip
 """Errors in a later step of an installation that only follow from an earlier failed step."""
 
@@ -77,12 +77,13 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     # The fix of a program that finds no GPU is the program's own CUDA build.
     Layer.NO_GPU: (
         *NO_INIT, "program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing",
+        "no-kernel-image",
     ),
     Layer.PLATFORM: (*UNINSTALLABLE,),
     Layer.PROCESS: (*NO_INIT, *BROKEN_TORCH, *NO_TORCH),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed",
+        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer",
         "container-hook-failed", "gpu-init-failed", "cuda-library-error", "cuda-program-error",
         "nccl-error",
     ),
@@ -100,13 +101,13 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.NO_GPU: (
         "maker-driver-not-loaded", "container-no-maker-gpu",
         "maker-device-permission",
-        "rocm-override-wrong", "maker-wrong-build", "rocm-arch-missing",
+        "rocm-override-wrong",
         "amd-gpu", "apple-silicon", "intel-gpu",
         "no-nvidia-gpu",
     ),
     Layer.PLATFORM: ("no-wheel-for-platform",),
     Layer.PROCESS: (
-        "module-shadowed", "libcuda-stub", "wsl-linux-driver",
+        "module-shadowed", "libcuda-stub",
         "cuda-visible-devices-hidden",
     ),
     Layer.BOUNDARY: (
@@ -116,9 +117,9 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.HARDWARE: ("gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "ecc-error", "gpu-hang"),
     Layer.DRIVER: (
-        "hybrid-gpu-off", "secure-boot-rejected", "driver-missing", "driver-build-failed",
-        "driver-not-loaded", "nvml-mismatch", "gpu-not-supported-by-driver", "gpu-init-failed",
-        "libcuda-missing", "driver-does-not-answer", "nvml-init-failed", "gpu-does-not-answer",
+        "hybrid-gpu-off", "secure-boot-rejected", "driver-missing",
+        "driver-not-loaded", "nvml-mismatch", "gpu-init-failed",
+        "libcuda-missing", "driver-does-not-answer", "gpu-does-not-answer",
         "container-hook-failed",
     ),
     Layer.READINESS: (
@@ -132,27 +133,26 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.INSTALL: (
         "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
-        "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
-        "resolver-conflict", "package-not-found", "build-isolation-no-torch",
+        "externally-managed", "conda-cuda-virtual-missing",
+        "resolver-conflict", "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
-        "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
+        "compiler-too-new", "compiler-missing",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
-        "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
+        "other-torch-imported", "jetson-wrong-wheel",
         "mixed-conda-pip", "torch-half-installed",
         "rocm-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),
     Layer.LIBRARIES: (
-        "mkl-version-mismatch", "maker-libraries-mixed", "ld-library-path-conflict", "extension-abi-mismatch",
+        "mkl-version-mismatch", "ld-library-path-conflict", "extension-abi-mismatch",
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
-        "gpu-too-old-for-flash-attention",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
-        "triton-missing-windows", "library-missing", "openmp-twice",
+        "triton-missing-windows", "library-missing",
     ),
     Layer.RUNNING: (
         "shm-too-small", "cuda-fork-reinit", "local-rank-argument",

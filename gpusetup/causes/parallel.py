@@ -112,7 +112,6 @@ CAUSES = (
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied", why="permission", example="NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888): Permission denied"),
             says(r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)", example="NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ"),
-            r"Error while attaching to shared memory segment (?P<path>\S+)",
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
         ),
@@ -134,12 +133,6 @@ CAUSES = (
         "WARN. If no rank shows an error, see where each of them waits (`py-spy dump --pid PID`)",
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        cases=(
-            Message(
-                having={"rank": ""},
-                title="Rank {rank} did not join a collective: the other ranks wait for it",
-            ),
-        ),
         asks=(alike.NCCL_LOG,),
         says=(
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
     has_nvidia,
-    in_container,
     says_nothing_else,
 )
 from gpusetup.evidence.places import ON_MACOS, is_beside_torch
-from gpusetup.fixes import drivers, paste
+from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -51,34 +50,15 @@ def _has_a_gpu(context: RuleContext) -> bool:
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
-    the program uses torch, and a GPU of another maker is only named or its driver works."""
-    if context.torch.backend == "cpu" or is_beside_torch(context):
-        return False
-    if not events(context, "foreign-gpu"):
-        return True
-    # In WSL and in a container, the driver of the host or a device may be missing.
-    is_only_named = gpu_facts.only_the_maker_is_named(context)
-    return bool(is_only_named) and not (context.os.wsl or in_container(context))
+    the program uses torch, and no GPU of another maker is named."""
+    is_cpu_build = context.torch.backend == "cpu"
+    return not (is_cpu_build or is_beside_torch(context) or events(context, "foreign-gpu"))
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The name of a program at the beginning of a sentence."""
-
-
-def _older_cuda(context: RuleContext, _text: str) -> Fix:
-    """Use a build of the package for a CUDA version that this driver supports, or update the
-    driver."""
-    cuda = context.driver.cuda
-    older_cuda = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
-    newer_driver = drivers.driver_fix(context, "Update the driver")
-    return Fix(
-        text=f"Use a release or build of the failing package for {older_cuda}, or update the "
-        "driver",
-        alternatives=paste.other("update the driver", *newer_driver.commands),
-        min_driver=newer_driver.min_driver,
-    )
 
 
 DIVERGES = (
@@ -260,27 +240,28 @@ CAUSES = (
         "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
         "versions from LD_LIBRARY_PATH",
         # Source: cuBLAS and cuDNN API references, status codes.
+        cases=(
+            Message(
+                having={"library": "^CUDA$"},
+                title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
+                means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer "
+                "access, or memory shared between processes.",
+                text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that "
+                "fails, and do without it: return CPU tensors from DataLoader workers, set "
+                "NCCL_P2P_DISABLE=1, drop expandable_segments from PYTORCH_CUDA_ALLOC_CONF "
+                "(vSphere: set pciPassthru0.cfg.enable_uvm to 1)",
+                commands=("export CUDA_LAUNCH_BLOCKING=1",),
+            ),
+        ),
+        formerly=("cuda-call-not-supported",),
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
         says=(
             says(r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})", unless=r"status [!=]= CU"),
             says(r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})", library="CUFFT"),
+            says("cuda error: operation not supported", library="CUDA"),
         ),
-    ),
-    Cause(
-        "cuda-call-not-supported",
-        check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
-        severity=Severity.WARNING,
-        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
-        "or memory shared between processes.",
-        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
-        "do without it. Sharing between processes: return CPU tensors from DataLoader workers and "
-        "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
-        "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
-        commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        says=("cuda error: operation not supported",),
     ),
     Cause(
         "report-cut",
@@ -309,7 +290,6 @@ CAUSES = (
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
         codes=(218, 222),
-        way=_older_cuda,
         says=(
             says(r"\bunsupported PTX version\b|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorUnsupportedPtxVersion", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
         ),
@@ -327,6 +307,15 @@ CAUSES = (
         failure=5,
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        cases=(
+            Message(
+                having={"what": ""},
+                title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
+                means="A bad address, an illegal instruction or a killed program causes these "
+                "Xids. The GPU itself still works.",
+            ),
+        ),
+        formerly=("xid-of-a-program", "cuda-launch-blocking", "memory-caching-off"),
     ),
     Cause(
         "gpu-works-little",

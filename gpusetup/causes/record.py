@@ -154,17 +154,12 @@ class Cause(Message, kw_only=False):
     symptom: bool = False
     """Whether the finding only shows what happened and not why, so the real cause is a different
     one."""
-    beside_torch: str = ""
-    """The fix for a program that does not use torch, if the program's usual fix does not help."""
     lacks: Literal["", "gpu", "driver"] = ""
     """What the machine lacks: a GPU, or a newer driver. The user of a rented machine or a cluster
     cannot add either."""
     before_torch: tuple[Severity, ...] = ()
     """Severities with which this finding must be fixed before torch is changed, whatever its layer
     is."""
-    kind_of: str = ""
-    """The id of the more general cause that doctor reports as `cause` for a text; "" if this cause
-    stands for itself."""
 
     def __post_init__(self) -> None:
         if self.severity is Severity.ERROR and self.place is None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, events, is_report, packages
+from gpusetup.evidence import facts, proofs
+from gpusetup.evidence.context import RuleContext, events, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
@@ -85,17 +85,8 @@ RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__);
 
 
 def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
-    """Install a CUDA build in place of the CPU build, if one works on this machine.
-
-    If a text shows the command that installed the CPU build, the fix is to correct that command.
-    """
+    """Install a CUDA build in place of the CPU build, if one works on this machine."""
     build = context.choice.build
-    if is_report(context) and context.snapshot.wanted.backend == "cpu":
-        return Fix(
-            text="The command that installs torch uses the index of the CPU builds (`whl/cpu`). "
-            "Replace it with an index of CUDA builds (in a Dockerfile too, then rebuild the "
-            "image). `gpusetup resolve` on the machine with the GPU shows which index fits"
-        )
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
     return paste.another_torch(context, text)
@@ -128,14 +119,8 @@ NO_NEWER = (
 )
 
 
-def _kernel_of_hip_is_missing(context: RuleContext) -> str:
-    """What shows that a kernel of an AMD GPU is missing, else "". ggml's ROCm build prints CUDA's
-    names for HIP's errors."""
-    return "a ROCm build lacks the kernel" if events(context, "hip-kernel-missing") else ""
-
-
 TORCH_HAS_THE_KERNELS = Refutation(
-    gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+    facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
 )
 
 CAUSES = (
@@ -191,12 +176,24 @@ CAUSES = (
                 means="The files of the packages are mixed, or Python uses the one that comes "
                 "first on its path.",
             ),
+            Message(
+                having={"twice": ""},
+                title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
+                means="conda's MKL and a pip wheel each include libiomp5. KMP_DUPLICATE_LIB_OK=TRUE "
+                "only hides the message and may lead to wrong results.",
+                text="Install numpy, MKL and torch with one installer, in a fresh environment",
+                # Source: Intel OpenMP documentation.
+                commands=("gpusetup install --venv .venv",),
+            ),
         ),
-        formerly=("two-torch-installs",),
+        formerly=("two-torch-installs", "openmp-twice"),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
         asks=("conda list torch",),
-        says=(says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),),
+        says=(
+            says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),
+            says(r"libiomp5md\.dll already initialized|omp: error #15", twice="libiomp5"),
+        ),
     ),
     Cause(
         "torch-import-failed",
@@ -207,17 +204,30 @@ CAUSES = (
         way=paste.install_torch,
     ),
     Cause(
-        "torch-outside-environment",
-        title="Python imports a torch from outside the environment: {place}",
-        means="Python searches PYTHONPATH before the environment's packages.",
-        text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
-        # Source: Python documentation, site.
+        "other-torch-imported",
+        check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
+        title="The program does not import the torch that is listed: {fact}",
+        means="A second environment, ~/.local or a program's own Python has its own torch.",
+        text="Change nothing in this environment. Run the command with the Python that runs the "
+        "program to see which torch it imports and from where, then start the program with the "
+        "right Python",
+        # Source: Python documentation, site and sys.path.
+        cases=(
+            Message(
+                having={"place": ""},
+                title="Python imports a torch from outside the environment: {place}",
+                means="Python searches PYTHONPATH before the environment's packages.",
+                text="Remove that folder from PYTHONPATH. Then check whether the environment has "
+                "torch",
+                commands=("export PYTHONNOUSERSITE=1",),
+            ),
+        ),
+        formerly=("torch-outside-environment",),
         explains=(
             "torch-half-installed", "torch-cpu-build", "rocm-wheel-on-nvidia",
             "arch-too-new-for-wheel", "arch-too-old-for-wheel", "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
-        commands=("export PYTHONNOUSERSITE=1",),
     ),
     Cause(
         "torch-sees-no-gpu",
@@ -327,9 +337,6 @@ CAUSES = (
         "that is cu126",
         explains=("cuda-library-error",),
         way=_other_wheel,
-        beside_torch="Build the program from source for the GPU's compute capability, use a "
-        "release or image for older GPUs, or run it on the CPU. A newer driver, cuDNN or torch "
-        "does not help, because this program does not use torch",
         formerly=("builds-for-gpu",),
     ),
     Cause(
@@ -337,10 +344,7 @@ CAUSES = (
         formerly=("kernel-image-invalid",),
         by_check=True,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
-        refuted_by=(
-            Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
-            TORCH_HAS_THE_KERNELS,
-        ),
+        refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="torch, or an extension, has no kernel for {gpu}",
         means="This message names neither the GPU nor the package that lacks the kernel.",
         text="If that list has no kernel for your GPU, install a torch that supports it (`gpusetup install`). If it has one, torch is fine: "

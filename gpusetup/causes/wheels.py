@@ -7,18 +7,16 @@ indexes of torch, read for the catalog; Python documentation, venv.
 
 from __future__ import annotations
 
-import re
 import sys
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Lines
 from gpusetup.model.versions import parsed
 
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
@@ -55,15 +53,6 @@ def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
 
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
 """A distribution with its version range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
-
-
-def _for_the_target(context: RuleContext) -> Lines:
-    """The command that sets CONDA_OVERRIDE_CUDA. It tells conda the CUDA version of a host whose
-    driver conda cannot query."""
-    missing = events(context, "conda-cuda-virtual-missing")[0]
-    version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
-    cuda = version_needed[0] if version_needed else (context.driver.cuda or "12")
-    return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
 STDLIB = rf"(?:{'|'.join(sorted(sys.stdlib_module_names, reverse=True))})"
@@ -148,7 +137,6 @@ CAUSES = (
             says(rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python", example="Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation"),
             says(r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?", example="hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`"),
             says(r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in", example="ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'"),
-            rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
         ),
     ),
     Cause(
@@ -195,6 +183,7 @@ CAUSES = (
         "have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         asks=(alike.BITS,),
+        formerly=("package-not-found",),
         says=(
             says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
             says(r"(?P<requirement>torch\w*) was not found in the package registry", example="Because torch was not found in the package registry and you require torch, we can conclude"),
@@ -204,13 +193,6 @@ CAUSES = (
         ),
     ),
     Cause(
-        "package-not-found",
-        title="The installer finds no file of {asked} for this Python and system",
-        means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
-        text="Use PyTorch's index only for torch",
-        kind_of="wrong-index",
-    ),
-    Cause(
         "conda-cuda-virtual-missing",
         certain_if=proofs.message_states_it,
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
@@ -218,9 +200,9 @@ CAUSES = (
         means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
         "builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
-        "to the CUDA version of the machine that will compute. Otherwise install the driver",
+        "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
+        "Otherwise install the driver",
         # Source: conda documentation, virtual packages.
-        commands=_for_the_target,
         says=(
             r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
             says(r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by", example="nothing provides __cuda needed by pytorch-gpu-2.1.0"),
@@ -267,22 +249,40 @@ CAUSES = (
         says=(
             "externally-managed-environment",
             says(r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'", example="ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'"),
+            says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
+            says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
+            says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
             says(r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'", example="ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'"),
         ),
-        formerly=("site-not-writable",),
+        cases=(
+            Message(
+                having={"name": ""},
+                title="pip cannot remove {name}: conda or the distribution installed it",
+                means="The package has no list of files (RECORD) for pip.",
+                text="Remove it with the tool that installed it (`conda remove`, which calls torch "
+                "`pytorch`, or the distribution's package manager), or create a new environment",
+                # Source: messages of pip's sources, of releases 20 to 26.
+                commands=("gpusetup install --venv .venv",),
+            ),
+        ),
+        formerly=("site-not-writable", "installed-by-two"),
     ),
     Cause(
         "no-target",
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         text="Activate an environment, or name one with `--python PATH`",
-    ),
-    Cause(
-        "stale-environment",
-        severity=Severity.WARNING,
-        title="{variable} is set to {path}, which is not an environment",
-        plain="The activated environment no longer exists",
-        text="doctor checked another Python instead. Activate your environment again",
+        events=("stale-environment",),
+        cases=(
+            Message(
+                having={"variable": ""},
+                title="{variable} is set to {path}, which is not an environment",
+                plain="The activated environment no longer exists",
+                text="doctor checked another Python instead. Activate your environment again",
+                only=Severity.WARNING,
+            ),
+        ),
+        formerly=("stale-environment",),
     ),
     Cause(
         "module-shadowed",
@@ -318,20 +318,5 @@ CAUSES = (
             ),
         ),
         formerly=("source-checkout-imported",),
-    ),
-    Cause(
-        "installed-by-two",
-        certain_if=proofs.message_states_it,
-        title="pip cannot remove {name}: conda or the distribution installed it",
-        text="It has no list of files (RECORD) for pip. Remove the package with the tool that "
-        "installed it (`conda remove`, which calls torch `pytorch`, or the distribution's package "
-        "manager), or create a new environment",
-        # Source: pip documentation; messages of pip's sources, of releases 20 to 26.
-        commands=("gpusetup install --venv .venv",),
-        says=(
-            says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
-            says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
-            says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
-        ),
     ),
 )  # fmt: skip

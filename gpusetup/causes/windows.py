@@ -8,11 +8,11 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import paste
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import lines
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """Words before a program's exit status."""
@@ -21,14 +21,8 @@ LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
 
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
-REMOVAL = {
-    "ubuntu": lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'"),
-    "debian": lines(
-        "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
-        "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
-    ),
-}
-"""A distribution -> the command that removes the driver's packages but keeps CUDA and the container
+REMOVAL = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
+"""The command that removes the driver's packages from Ubuntu, but keeps CUDA and the container
 tools."""
 
 
@@ -45,7 +39,7 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
         alternatives=paste.other(
             "if a Linux driver is installed inside WSL, remove it, because it hides the Windows "
             "driver",
-            *_removal(context),
+            *REMOVAL,
         )
         if is_report(context)
         else (),
@@ -54,26 +48,20 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
     )
 
 
-def _removal(context: RuleContext) -> Lines:
-    """The command that removes a Linux driver from WSL; Ubuntu is assumed if the distribution is
-    unknown."""
-    return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
-
-
-def _is_torch_240(context: RuleContext) -> bool:
-    """Whether fbgemm.dll of torch 2.4.0 fails. It needs an OpenMP DLL that only Visual Studio brings
-    (PyTorch, issue 131662)."""
-    messages = events(context, "windows-dll-missing")
-    is_fbgemm = any("fbgemm" in (message.text or "") for message in messages)
-    return is_fbgemm and (context.torch.version or "").partition("+")[0] == "2.4.0"
-
-
 (VISUAL_CPP_RUNTIME,) = lines("winget install Microsoft.VCRedist.2015+.x64")
+
+LINUX_DRIVER_IN_WSL = Message(
+    title="A Linux driver library is installed inside WSL: {path}",
+    means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can reach the "
+    "driver on Windows.",
+    text="Remove the Linux driver's packages from WSL, then start WSL again",
+    commands=lambda _: (*REMOVAL, *lines("wsl.exe --shutdown")),
+    needs_root=True,
+)
 
 CAUSES = (
     Cause(
         "windows-dll-missing",
-        certain_if=_is_torch_240,
         refuted_by=(
             Refutation(
                 facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
@@ -83,7 +71,8 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old.",
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
-        "keep the installed torch. If that does not help, reinstall the same release of torch",
+        "keep the installed torch. If that does not help, reinstall the same release of torch (in place of "
+        "2.4.0, whose wheel lacks libomp140.x86_64.dll: 2.4.1)",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         # An extension for another torch also fails with a missing DLL.
         where=(
@@ -92,13 +81,6 @@ CAUSES = (
         commands=lambda _: (VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
-            Message(
-                where=(_is_torch_240,),
-                title="torch 2.4.0 for Windows needs libomp140.x86_64.dll, which its wheel lacks",
-                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together with "
-                "its torchvision. Do not download a DLL from a website",
-                commands=("gpusetup install --torch 2.4.1",),
-            ),
             # On a probed machine, torch's files were read without importing torch.
             Message(
                 having={"searched": ""},
@@ -170,22 +152,12 @@ CAUSES = (
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
+        formerly=("wsl-linux-driver",),
         says=(
             says("gpu access blocked", why="blocked"),
             says("wsl environment detected but no adapters", why="adapters"),
             says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash", example="/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)"),
             says(r"Driver Version: 0(?![\d.])", why="version-zero", example="Driver Version: 0   CUDA Version: N/A"),
         ),
-    ),
-    Cause(
-        "wsl-linux-driver",
-        title="A Linux driver library is installed inside WSL: {path}",
-        means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
-        "reach the driver on Windows.",
-        text="Remove the Linux driver's packages from WSL, then start WSL again",
-        kind_of="wsl-driver",
-        explains=("wsl-driver", "driver-not-loaded"),
-        commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
-        needs_root=True,
     ),
 )  # fmt: skip

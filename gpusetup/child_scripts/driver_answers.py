@@ -25,6 +25,37 @@ class NotPlausible(Exception):
     """An impossible value from the driver."""
 
 
+LIMITS: Dict[str, Tuple[float, float]] = {
+    name: limits
+    for names, limits in (
+        ("memory_total_bytes", (64 << 20, 16 << 40)),
+        ("memory_used_bytes", (0, 16 << 40)),
+        ("temperature_celsius", (-40, 200)),
+        ("power_watts clock_sm_mhz clock_sm_max_mhz", (0, 20_000)),
+        ("power_limit_watts power_limit_default_watts", (1, 20_000)),
+        ("pcie_rx_bytes_per_second pcie_tx_bytes_per_second", (0, 1e13)),
+        ("pcie_limit_bytes_per_second", (1e6, 1e13)),
+        ("nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second", (0, 1e14)),
+        ("utilization_percent memory_busy_percent", (0, 100)),
+        ("pcie_generation pcie_generation_max", (0, 16)),
+        ("pcie_width pcie_width_max", (0, 64)),
+    )
+    for name in names.split()
+}
+"""The smallest and the greatest value of a field. A value far beyond that of any GPU is no
+measurement."""
+
+
+def is_plausible(name: str, value: Any) -> bool:
+    """Whether a field can have this value; None means that it is unknown.
+
+    >>> is_plausible("temperature_celsius", 4294967295), is_plausible("power_watts", None)
+    (False, True)
+    """
+    low, high = LIMITS.get(name, (0, 0))
+    return value is None or name not in LIMITS or low <= value <= high
+
+
 def separate_output(to: int | None = None) -> None:
     """Let only `say` write results from now on; text that libraries print goes to the descriptor
     `to`, or nowhere."""
@@ -52,7 +83,10 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
     problems = []
     for name, read in fields:
         try:
-            answer[name] = read(*arguments)
+            value = read(*arguments)
+            if not is_plausible(name, value):
+                raise NotPlausible("not plausible: %s" % value)
+            answer[name] = value
         except (UnicodeDecodeError, AttributeError, NotPlausible, error_type) as problem:
             answer[name] = None
             # An old library or binding lacks the function.

@@ -11,7 +11,6 @@ from gpusetup.catalog.companions import UNREAD
 from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import (
     Advice,
-    Fallback,
     JointPackage,
     Rejection,
     Served,
@@ -76,12 +75,6 @@ def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
     if build.cuda and not build.pythons:
         return None
     return build.index or index_url(build.backend, root)
-
-
-def fallback_of(build: TorchBuild, root: str = INDEX_ROOT) -> Fallback:
-    """A build with its index, or with its channel of conda."""
-    url = index_of(build, root) or build.channel
-    return Fallback(torch=build.torch, backend=build.backend, index_url=url)
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:

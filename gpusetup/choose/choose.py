@@ -215,7 +215,9 @@ def change_of(
     is_outdated = newest.build is not None and before < parsed(newest.build.torch)
     is_wanted = question.allows(installed) and not (wish.wants_newest and is_outdated)
     if is_wanted and is_good(installed, machine, question):
-        action: Action = "again" if is_damaged(machine) else "kept"
+        torch_files = (one.intact for one in machine.packages or () if one.name == "torch")
+        is_damaged = False in torch_files or machine.torch.import_error is not None
+        action: Action = "again" if is_damaged else "kept"
         return replace(as_installed(installed, question), action=action)
     # For other makers' GPUs, only the newest builds are known well enough.
     takes_newest = wish.wants_newest or question.maker is not None
@@ -241,14 +243,6 @@ def change_of(
         return replace(choice, action="same-version")
     is_newest = newest.build is not None and newest.build.torch == build.torch
     return replace(choice, action="newest" if is_newest or after < before else "nearest-newer")
-
-
-def is_damaged(machine: Snapshot) -> bool:
-    """Whether files of the installed torch are missing, or importing it fails."""
-    is_incomplete = any(
-        package.intact is False for package in machine.packages or () if package.name == "torch"
-    )
-    return is_incomplete or machine.torch.import_error is not None
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:

@@ -35,7 +35,7 @@ class Coming(Frozen):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing needs to be installed."""
+        """Whether everything that was requested is already installed."""
         # `followers` and `pinned` do not count: without a new torch or another package there is
         # nothing to install.
         return not (self.family or self.packages or self.on_torch_index)

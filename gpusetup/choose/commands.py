@@ -12,40 +12,16 @@ import re
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
-from gpusetup.choose.choice import Choice, fallback_of, index_of
+from gpusetup.choose.choice import Choice, index_of
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY
+from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.documents import ResolveAnswer
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
 
 Words = tuple[str, ...]
-
-
-class InstallerOptions(Frozen):
-    """What an installer command should install, and where."""
-
-    python: str | None = None
-    """The target interpreter; None leaves the choice to the installer."""
-    packages: Words = FAMILY
-    """Members of torch's family by name, and requirements for other packages. A companion that has
-    no release for this torch is left out."""
-    index_root: str = INDEX_ROOT
-    again: bool = False
-    """Whether this version is already installed but incomplete, so that it must be reinstalled."""
-    conda_prefix: str | None = None
-    """The conda environment; None means the active one."""
-    conda_name: str | None = None
-    """The name of a new conda environment that is created first."""
-    conda_python: str | None = None
-    """The Python of that new environment, such as `3.13t`; None leaves the choice to conda."""
-
-    @property
-    def beside_torch(self) -> Words:
-        """The requirements for packages other than torch, torchvision and torchaudio."""
-        return tuple(package for package in self.packages if package not in FAMILY)
 
 
 def started(python: str | None) -> Words:
@@ -65,27 +41,27 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 """The makers whose torch builds need packages that only torch's own index has (their Triton)."""
 
 
-def steps_for(installer: str, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for `uv`, `pip` or `conda`, which are shown and run. Raises Unsatisfiable if the
-    installer has no build that fits."""
-    if installer == "conda":
-        return conda(choice, options)
+def steps_of_wheels(
+    installer: str, choice: Choice, python: str | None, packages: Words, root: str = INDEX_ROOT
+) -> tuple[Step, ...]:
+    """The steps for `uv` or `pip`: first torch's packages from their own index (without
+    dependencies, except for AMD and Intel), then everything else from the default index.
+
+    `python` is the target interpreter; None leaves the choice to the installer. `packages` are
+    members of torch's family by name, without those that have no release for this torch, and
+    requirements for other packages. Raises Unsatisfiable if no wheel fits.
+    """
+    install: Words = (*started(python), "-m", "pip", "install")
     if installer == "uv":
-        target = ("--python", options.python) if options.python else ()
-        return steps_of_wheels(("uv", "pip", "install", *target), choice, options)
-    return steps_of_wheels((*started(options.python), "-m", "pip", "install"), choice, options)
-
-
-def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps with the `install` command of uv or pip: first torch's packages from their own
-    index (without dependencies, except for AMD and Intel), then everything else from the default
-    index."""
-    build = choice.build
+        install = ("uv", "pip", "install", *(("--python", python) if python else ()))
+    build, beside_torch = choice.build, [one for one in packages if one not in FAMILY]
     # No index is known to have a CUDA build without Pythons, such as a vendor's.
     if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
         raise Unsatisfiable("No wheel of torch fits this machine")
-    family = build.family(options.packages)
+    family = build.family(packages)
     exact, reinstalled = [], []
+    # Files of the same version are missing, so it must be installed again.
+    is_again = choice.action == "again"
     for name, version in family.items():
         # On aarch64, older companions have no label and newer ones do. A requirement without a
         # label matches both. So such a package is reinstalled, because otherwise an installed CPU
@@ -93,9 +69,9 @@ def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -
         is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")
-        reinstalled += [name] if options.again or not is_labelled else []
+        reinstalled += [name] if is_again or not is_labelled else []
     exact += requirements_on_torch_index(choice)
-    url = build.index or index_url(build.backend, options.index_root)
+    url = build.index or index_url(build.backend, root)
     if install[0] == "uv":
         # torch's own index comes before the indexes in the user's configuration, because uv uses
         # the first index that has a project. `--index-url` would not work here, because
@@ -107,18 +83,18 @@ def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -
         reinstall = ("--force-reinstall",) if reinstalled else ()
         from_torch_index = (*reinstall, "--index-url", url)
     # torch by itself neither installs numpy nor needs it.
-    is_torch_alone = {*family} <= {"torch"} and not options.beside_torch
+    is_torch_alone = {*family} <= {"torch"} and not beside_torch
     limits = () if is_torch_alone else choice.limits
     # Torch's packages are named again, so that the other packages cannot replace them, and so that
     # what torch requires is installed.
-    rest = Step(argv=(*install, *exact, *options.beside_torch, *limits))
+    rest = Step(argv=(*install, *exact, *beside_torch, *limits))
     # Without torch's packages, the default index has everything.
     if not exact:
         return (rest,)
     if maker_of(build.backend) in NEEDS_ITS_INDEX:
         # The first step also installs torch's dependencies, so only other packages need a second.
         whole_family = Step(argv=(*install, *from_torch_index, *exact))
-        return (whole_family, rest) if options.beside_torch else (whole_family,)
+        return (whole_family, rest) if beside_torch else (whole_family,)
     return (Step(argv=(*install, "--no-deps", *from_torch_index, *exact)), rest)
 
 
@@ -145,26 +121,26 @@ NEW_NAME = "torch"
 """The name of a new environment if the user gives none."""
 
 
-def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for conda: one, or three if a new environment is created.
+def steps_of_conda(
+    choice: Choice, machine: Snapshot, packages: Words, name: str | None
+) -> tuple[Step, ...]:
+    """The steps for conda: one, or three if a new environment with this name is created.
 
     On the channel `pytorch`, the companions' versions are pinned. On conda-forge, the solver picks
     those that were built for this torch. Raises Unsatisfiable if conda's channels have no build
     that fits.
     """
-    name, version = options.conda_name, options.conda_python
+    version = python_tag(machine)
     # The new environment is named even though it should be active by then. If `conda activate`
     # fails, its packages must not go into another environment.
     target: Words = ("--name", name) if name else ()
-    if options.conda_prefix and not name:
-        target = ("--prefix", options.conda_prefix)
+    if machine.python.manager == "conda" and machine.python.prefix and not name:
+        target = ("--prefix", machine.python.prefix)
     command = ("conda", "install", "--yes", *target)
-    if not {*FAMILY} & {*options.packages}:
-        return (Step(argv=(*command, "--freeze-installed", *options.packages)),)
     build = choice.build
     if build is None or build.channel == "pytorch":
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
-    companions = build.family(tuple(name for name in options.packages if name != "torch"))
+    companions = build.family(tuple(one for one in packages if one != "torch"))
     if build.channel == "conda-pytorch":
         # This channel's last torch is 2.5.1. A metapackage selects the CUDA or the CPU build.
         specs = [f"pytorch::pytorch=={build.torch}"]
@@ -180,7 +156,7 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     # does not.
     limits = choice.limits if build.channel == "conda-pytorch" else ()
     channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
-    argv = (*command, "--override-channels", *channels, *specs, *options.beside_torch, *limits)
+    argv = (*command, "--override-channels", *channels, *specs, *limits)
     install = Step(argv=argv)
     if not name:
         return (install,)
@@ -203,16 +179,10 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     """
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
         return name or NEW_NAME
-    prefix = machine.python.prefix.rstrip("/\\")
-    active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
-    name_of_active = machine.environment.get("CONDA_DEFAULT_ENV")
-    if name_of_active and (not active or active == prefix):
-        is_base = name_of_active in ("base", "root")
-    else:
-        folder = re.split(r"[/\\]", prefix)[-1].lower()
-        of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
-        is_base = re.fullmatch(of_conda, folder) is not None
-    return NEW_NAME if is_base else None
+    # conda's installers name the folder of the base environment so.
+    folder = re.split(r"[/\\]", machine.python.prefix.rstrip("/\\"))[-1].lower()
+    of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
+    return NEW_NAME if re.fullmatch(of_conda, folder) else None
 
 
 # --- the public document --------------------------------------------------------------------------
@@ -233,13 +203,17 @@ def answer_of(
     environment for conda's commands. `root` is the root URL of torch's index or a mirror.
     `by_conda` is the choice among the builds of conda's channels, if `choice` is a wheel.
     """
-    build, python = choice.build, python_tag(machine)
+    build = choice.build
+    others = (
+        Fallback(torch=one.torch, backend=one.backend, index_url=index_of(one, root) or one.channel)
+        for one in choice.alternatives
+    )
     answer = ResolveAnswer(
         torch=None,
         index_url=index_of(build, root),
-        python=python,
+        python=python_tag(machine),
         served=choice.served,
-        fallbacks=tuple(fallback_of(one, root) for one in choice.alternatives),
+        fallbacks=tuple(others),
         rejections=choice.rejections,
         advice=choice.advice,
         notes=choice.notes,
@@ -247,23 +221,15 @@ def answer_of(
     )
     if build is None:
         return answer
-    options = InstallerOptions(
-        index_root=root,
-        python=machine.python.executable,
-        packages=packages,
-        conda_prefix=machine.python.prefix if machine.python.manager == "conda" else None,
-        conda_name=conda_name,
-        conda_python=python,
-    )
     # Only torch and its companions come from conda, so conda's commands omit the other packages.
-    family = replace(options, packages=tuple(name for name in packages if name in FAMILY))
+    family = tuple(name for name in packages if name in FAMILY)
     commands: dict[str, tuple[Words, ...]] = {}
     for name in ("uv", "pip", "conda"):
         try:
             if name == "conda":
-                steps = conda(by_conda or choice, family)
+                steps = steps_of_conda(by_conda or choice, machine, family, conda_name)
             else:
-                steps = steps_for(name, choice, options)
+                steps = steps_of_wheels(name, choice, machine.python.executable, packages, root)
         except Unsatisfiable:
             steps = ()
         commands[name] = tuple(step.argv for step in steps)

@@ -4,24 +4,10 @@ implementation, so this module is pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Protocol
 
 from gpusetup.choose.choice import Choice
 from gpusetup.model.frozen import Frozen
-
-
-class Released(Frozen):
-    """One release of a package on an index."""
-
-    version: str
-    published: datetime | None = None
-    """When the release was published; None if the index does not say."""
-
-    @property
-    def public(self) -> str:
-        """The version without its local label (such as `+cu124`)."""
-        return self.version.partition("+")[0]
 
 
 class SetQuestion(Frozen):
@@ -44,7 +30,8 @@ class SetQuestion(Frozen):
 class IndexAnswer(Frozen):
     """The packages that an index has for some requirements, or the reason why there are none."""
 
-    packages: Mapping[str, Released] = {}
+    packages: Mapping[str, str] = {}
+    """Their names with the chosen versions, such as `2.9.1+cu124`."""
     on_torch_index: tuple[str, ...] = ()
     """The names of those packages that come from torch's own index."""
     reason: str | None = None
@@ -60,10 +47,6 @@ class AnsweringIndex(Protocol):
     @property
     def torch_root(self) -> str:
         """The root URL of torch's own indexes, without a login."""
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Sentences that tell where packages are looked for."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Called before the first question, with the choice of torch alone and the packages."""

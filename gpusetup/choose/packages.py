@@ -4,10 +4,10 @@ Without an index, the newest torch is taken that the table allows. An index is a
 five builds, in this order:
 
     1. the installed torch if it works, then the nearest newer one;
-    2. the newest torch that fits, with the newest release of each package that is asked for
-       without a version;
+    2. the newest torch that fits;
     3. the torch that uv names if it may choose one, on the indexes of up to three backends;
-    4. the same two with any releases of the packages.
+
+first with the newest release of each package that is asked for without a version, then with any.
 
 Only what depends on torch can fail the question. A package without a wheel is left out and built
 when it is installed. Packages of a project whose conflict has nothing to do with torch are left to
@@ -41,7 +41,8 @@ from gpusetup.choose.compatibility import (
 )
 from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, pick, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.index import AnsweringIndex, IndexAnswer, Released, SetQuestion
+from gpusetup.choose.index import AnsweringIndex, IndexAnswer, SetQuestion
+from gpusetup.choose.installed import public
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
@@ -56,8 +57,6 @@ MOST_TRIES, MOST_BACKENDS = 5, 3
 """How many builds an index is asked about, and for how many backends; uv takes seconds for each."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
-YEAR = 365
-"""In days. Rather than a release that is older than its package's newest by more, torch changes."""
 LONGEST_LINE = 120
 """The maximum length of the first line of an error, in characters."""
 MOST_OF_A_REASON = 800
@@ -222,7 +221,6 @@ class Search:
         self.failures: dict[tuple[TorchBuild, tuple[str, ...]], str] = {}
         self.with_any_torch: str | None = None
         """uv's reason if no torch of a backend works with the packages."""
-        self.newest: Mapping[str, Released] = {}
 
     def best(self, prefer: TorchBuild | None) -> PackageSet:
         """The set of packages from the index. `prefer` is the installed build if it works.
@@ -232,15 +230,12 @@ class Search:
         builds, words = candidates(self.question, prefer), self.question.wish.words
         if not builds:
             raise nothing_goes_together(self.question)
-        self.newest = self._newest_releases()
-        for build in self._near(prefer, builds):
-            answer = self._try(build, words)
-            if not (answer.reason or self._has_old_release(answer)):
-                return self._set(build, answer)
         first: IndexAnswer | None = None
         # Without the pins, uv looks through years of older releases, until one fits this torch.
-        for asked in dict.fromkeys((tuple(map(self._at_newest, words)), words)):
-            for build in chain(builds[:1], self._named_by_uv(builds, asked)):
+        for asked in dict.fromkeys((self._at_newest(words), words)):
+            # Those that change the environment least come first.
+            likely = dict.fromkeys((*self._near(prefer, builds), builds[0]))
+            for build in chain(likely, self._named_by_uv(builds, asked)):
                 answer = self._try(build, asked)
                 if not answer.reason:
                     return self._set(build, answer)
@@ -259,22 +254,27 @@ class Search:
         works = installed in builds or not self.question.why_not(installed)
         return [installed, *near] if works else near
 
-    def _has_old_release(self, answer: IndexAnswer) -> bool:
-        """Whether a requested package would be more than a year older than its newest release."""
-        pairs = ((newest, answer.packages.get(name)) for name, newest in self.newest.items())
-        return any(
-            (newest.published - found.published).days > YEAR
-            for newest, found in pairs
-            if found and found.published and newest.published
+    def _at_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The requirements, with each that names no version pinned to its newest release. Of a
+        project, only those that use torch: the others need not be at their newest."""
+        names = tuple(
+            name
+            for name, word in self.asked.items()
+            if not Requirement(word).specifier and name not in FAMILY
+            if not self.question.wish.from_project or uses_torch(name)
         )
-
-    def _at_newest(self, word: str) -> str:
-        """The requirement, pinned to the newest release if it names no version."""
-        newest = self.newest.get(name_of(word))
-        # Naming a pre-release by its version would count as a request for one.
-        if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
-            return word
-        return f"{word}=={newest.public}"
+        if not names:
+            return words
+        newest = self._without_culprits(SetQuestion(words=names, with_dependencies=False)).packages
+        pinned = []
+        for word in words:
+            version = newest.get(name_of(word))
+            # Naming a pre-release by its version would count as a request for one.
+            if version is None or Requirement(word).marker or parsed(version).is_prerelease:
+                pinned.append(word)
+            else:
+                pinned.append(f"{word}=={public(version)}")
+        return tuple(pinned)
 
     def _refuse_unknown(self, answer: IndexAnswer) -> None:
         """Raise Unsatisfiable if no index has one of the packages in any version."""
@@ -283,7 +283,7 @@ class Search:
             by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
             raise refusal(
                 f"None of the indexes has {' or '.join(answer.unknown)}",
-                *self.index.places,
+                f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
                 steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
             )
 
@@ -302,7 +302,7 @@ class Search:
                 continue
             # The limits of the companion table may exclude what uv names, then an older torch.
             for build in here:
-                is_not_newer = parsed(build.torch) <= parsed(named.public)
+                is_not_newer = parsed(build.torch) <= parsed(named)
                 if is_not_newer and (build, words) not in self.failures:
                     yield build
                     break
@@ -374,35 +374,18 @@ class Search:
         self.others.update(dict.fromkeys(named, reason))
         return True
 
-    def _newest_releases(self) -> Mapping[str, Released]:
-        """The newest release of each package that was asked for without a version. Of a project,
-        only those that use torch count: the others need not be at their newest."""
-        names = tuple(
-            name
-            for name, word in self.asked.items()
-            if not Requirement(word).specifier and name not in FAMILY
-            if not self.question.wish.from_project or uses_torch(name)
-        )
-        if not names:
-            return {}
-        question = SetQuestion(words=names, with_dependencies=False)
-        return self._without_culprits(question).packages
-
     # --- the answer ---
 
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
         """The set of an answer: torch's family, the requested packages, then the rest."""
         torch_index = index_url(build.backend, self.index.torch_root)
         packages = []
-        for name, release in answer.packages.items():
+        for name, version in answer.packages.items():
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
             extras = Requirement(self.asked[name]).extras if name in self.asked else ()
-            version = release.version
-            if name in FAMILY:
-                version = build.labelled_version(version)
             package = JointPackage(
                 name=name,
-                version=version,
+                version=build.labelled_version(version) if name in FAMILY else version,
                 index_url=torch_index if is_of_torch_index else None,
                 asked=name in self.asked,
                 extras=tuple(sorted(extras)),
@@ -478,8 +461,8 @@ class Search:
             SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
         ).packages
         verdicts = (
-            why_release_differs(name, release.public, newest, question.catalog)
-            for name, release in brought.items()
+            why_release_differs(name, public(version), newest, question.catalog)
+            for name, version in brought.items()
         )
         excluded = [*filter(None, verdicts)]
         title = f"No release fits: {words}"

@@ -13,7 +13,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import coming_of, new_folder, options_of_new_environment
-from gpusetup.choose.commands import InstallerOptions, steps_for
+from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.index import AnsweringIndex
@@ -232,7 +232,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
-    if task.is_done:
+    if task.coming.is_nothing:
         verdict = None
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -328,7 +328,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
 
 def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
-    folder = target_folder(question.python, question.venv, is_undo=True)
+    folder = target_folder(question.python, question.venv)
     ended = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
@@ -374,8 +374,8 @@ def show_described(
     """Show the commands for a machine, as its user would type them there, followed by one more
     step, without asking or changing anything."""
     refuse_torch_of_conda(question, machine)
-    packages = installed_packages(machine)
-    before = {name: packages[name].version for name in FAMILY if name in packages}
+    installed = installed_packages(machine)
+    before = {name: installed[name].version for name in FAMILY if name in installed}
     if machine.torch.installed and machine.torch.version:
         before["torch"] = machine.torch.version
     asks = tuple(map(read_ask, question.requirements))
@@ -385,19 +385,15 @@ def show_described(
     task = choose_task(question, decision.wish, host, out.talk)
     coming, build = task.coming, task.build
     argvs = [last_step] if last_step else []
-    if not task.is_done:
+    if not task.coming.is_nothing:
         check_environment(machine, task.elsewhere)
-        options = InstallerOptions(
-            python=machine.python.executable,
-            packages=(*coming.family, *coming.packages, *coming.followers, *coming.pinned),
-            index_root=question.root,
-            again=task.choice.action == "again",
-        )
-        steps = steps_for("uv", task.choice, options)
+        packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
+        python = machine.python.executable
+        steps = steps_of_wheels("uv", task.choice, python, packages, question.root)
         argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
     notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
     answer = InstallAnswer(
-        state="unchanged" if task.is_done else "planned",
+        state="unchanged" if task.coming.is_nothing else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
         after={**before, **labelled(build, coming.family)},
@@ -406,7 +402,7 @@ def show_described(
         newest=task.newest,
         notes=notes,
     )
-    if task.is_done:
+    if task.coming.is_nothing:
         return Reply(answer, screens.end_screen(answer, notes=task.notes))
     # A version such as 2.9.1+cu126 names its backend, but versions from the default index do not.
     has_unnamed_backend = not build.labelled and "torch" in coming.family

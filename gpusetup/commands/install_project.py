@@ -23,7 +23,7 @@ from gpusetup.commands.common import gather
 from gpusetup.commands.install_flow import host_for, labelled, show_described, wish_of
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.words import is_script, refuse_scripts
-from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
@@ -61,14 +61,17 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     root = without_logins(question.root)
     if script:
         return _show_script(script, wish, host, root)
-    ask = _project_here(out)
+    ask = _project_here()
     if ask.has_project or ask.is_poetry or not ask.requests:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
-    in_words = of_kind.get(ask.kind)
-    last_step = ("uv", "pip", "install", *in_words) if in_words else None
+    last_step = None
+    if ask.kind in of_kind:
+        python = machine.python.executable
+        target = ("--python", python) if python else ()
+        last_step = ("uv", "pip", "install", *target, *of_kind[ask.kind])
     note = (
         f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
         "installed first, then the project"
@@ -77,16 +80,12 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     return show_described(with_file, machine, out, last_step=last_step, note=note)
 
 
-def _project_here(out: Console) -> Ask:
-    """What the project in this folder asks for. A file that cannot be read does not end the
-    command, because its lines are only printed."""
+def _project_here() -> Ask:
+    """What the project in this folder asks for. Raises BadInput for a pyproject.toml that is not
+    valid, because uv and pip refuse such a project too."""
     ask = Ask(path=PROJECT_FILE, kind="pyproject")
-    try:
-        if named_file.is_there(Path(PROJECT_FILE)):
-            ask = read_ask(PROJECT_FILE)
-    except BadInput as problem:
-        out.talk(f"{PROJECT_FILE} was not looked at: {problem.message}")
-        return ask
+    if named_file.is_there(Path(PROJECT_FILE)):
+        ask = read_ask(PROJECT_FILE)
     # A pyproject.toml may only configure tools, beside a requirements.txt.
     is_of_project = ask.has_project or ask.is_poetry or ask.requests
     return ask if is_of_project else ask_of_folder() or ask

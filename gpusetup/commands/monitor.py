@@ -260,26 +260,17 @@ def _once(source: SampleSource, question: Question) -> Reply:
 
 
 def _replay(file: str, question: Question, out: Console) -> Reply:
-    from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.documents import Sample
     from gpusetup.monitor.record import read_recording
-    from gpusetup.monitor.summary import UNJUDGED
+    from gpusetup.monitor.summary import recorded_samples, summarise
+    from gpusetup.render.monitor import summary_text
 
-    with Recording(out) as recording:
-        recorded, has_times = UNJUDGED, True
-        run = read_recording(file, question.interval)
-        for document in run.documents:
-            if isinstance(document, Sample):
-                recording.take([document])
-                has_times = has_times and bool(document.at)
-            else:
-                recorded = document
-        if not recording.tally.samples:
-            raise UsageError(f"{file} holds no sample")
-        if run.log and not has_times and recording.tally.samples > 1:
-            apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
-            out.talk(f"{file} tells no time: {apart}")
-        source = recorded.source or (run.log.name if run.log else None)
-        command = question.after or recorded.command
-        recording.finish(replace(recorded, source=source, command=command), aside=False)
-    return Reply()
+    run = read_recording(file, question.interval)
+    tally, recorded = recorded_samples(run.documents)
+    if not tally.samples:
+        raise UsageError(f"{file} holds no sample")
+    if tally.samples > 1 and not any(sample.at for sample in tally.kept()):
+        apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
+        out.talk(f"{file} tells no time: {apart}")
+    source = recorded.source or (run.log.name if run.log else None)
+    about = replace(recorded, source=source, command=question.after or recorded.command)
+    return Reply(summarise(tally, about), summary_text)

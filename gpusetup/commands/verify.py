@@ -57,7 +57,6 @@ class Question(CommandQuestion):
     seed: int | None = _as_in_child("--seed")
     only: tuple[str, ...] = _as_in_child("--only")
     skip: tuple[str, ...] = _as_in_child("--skip")
-    with_packages: tuple[str, ...] = _as_in_child("--with")
     timeout: float | None = _as_in_child("--timeout")
     device: str = _as_in_child("--device")
     expect: tuple[str, ...] = _as_in_child("--expect")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, dotted, unquoted
-from gpusetup.configs.yaml_text import read_json, read_yaml
+from gpusetup.configs.yaml_text import read_yaml
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen, replace
 
@@ -74,7 +74,7 @@ def read_config(raw: bytes, name: str) -> Config:
     text = text.removeprefix(BOM)
     is_json = name.lower().endswith(".json")
     try:
-        settings = tuple(read_json(text, name) if is_json else read_yaml(text, name))
+        settings = tuple(read_yaml(text, name))
     except (RecursionError, MemoryError) as problem:
         raise BadInput(f"{name}: nested too deeply") from problem
     return Config(

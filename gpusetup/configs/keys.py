@@ -1,13 +1,13 @@
 """What the keys and values of training configs mean, with their synonyms, from
 `data/plan/keys.json`.
 
-The file has the parts `keys`, `added`, `loops`, `batches` and `words`. A row of `keys` has the
+The file has the parts `keys`, `added`, `ray`, `batches` and `words`. A row of `keys` has the
 names of a setting in configs, their role and the source. `under` limits names that are common
 elsewhere (`compile`, `workers`) to certain maps; rows with a narrower `under` come first. `added`
 lists keys that may be added to a config, the key below which each is written, and names that show
-that its trainer reads it. `loops` lists trainers with names that only their configs have, and what
-their step counts mean. `batches` lists the trainers that `plan` knows, all of which count updates,
-with the names of their batch. `words` gives the meaning of values for some roles.
+that its trainer reads it. `ray` lists names that only configs of Ray and Dask have. `batches` lists
+the trainers that `plan` knows, all of which count updates, with the names of their batch. `words`
+gives the meaning of values for some roles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from gpusetup.configs.settings import EMPTY, FALSE, key_name, words_of
 from gpusetup.model.codec import from_json
@@ -57,26 +57,10 @@ class Added(Frozen):
     `beside` already shows it."""
 
 
-class Loop(Frozen):
-    """A trainer, the key names that only its configs have, and what its step counts refer to."""
-
-    name: str
-    names: str = ""
-    steps: Literal["updates", "unknown"] = "unknown"
-    """What a step count refers to if it is neither in `micro` nor in `updates`: `updates` of the
-    weights, or `unknown`."""
-    micro: str = ""
-    """Names of settings that count micro-batches."""
-    updates: str = ""
-    batch: str = ""
-    """A name that means the batch on one GPU for this trainer, but something else for others."""
-    source: str = ""
-
-
 class KeyTable(Frozen):
     keys: tuple[Key, ...]
     added: tuple[Added, ...]
-    loops: tuple[Loop, ...]
+    ray: Mapping[str, str]
     batches: Mapping[str, str]
     words: Mapping[str, Mapping[str, Any]]
     """Kind of value -> its text in lower-case letters and digits -> its meaning."""

@@ -7,43 +7,28 @@ TRL, for transformers' examples and for many custom training loops.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import names_in, unquoted
 
-
-class TrainerKeys(NamedTuple):
-    """The key names by which a trainer's configs are recognised."""
-
-    trainer: str
-    own: str = ""
-    """Names that only this trainer reads; one of them is enough to recognise it."""
-    shared: str = ""
-    """Names that other programs read too; two of them are needed."""
-    generates_text: bool = False
-    """Whether the trainer only trains models that generate text; a config that names an encoder is
-    then not for it."""
-
-
 TRAINER_KEYS = (
-    TrainerKeys("trinity", own="actor_rollout_ref trainer_type algorithm_type explorer "
-                               "use_dynamic_bsz", shared="max_model_len rope_scaling"),
-    TrainerKeys("llama-factory", own="finetuning_type cutoff_len"),
-    TrainerKeys("axolotl", own="base_model sequence_len"),
-    TrainerKeys("unsloth", own="use_gradient_checkpointing use_rslora"),
-    TrainerKeys("litgpt", own="checkpoint_dir lora_query lora_mlp"),
-    TrainerKeys("hf", own="do_train mlm_probability preprocessing_num_workers dataset_config_name "
-                          "max_train_samples max_source_length validation_split_percentage"),
-    TrainerKeys("trl", own="use_peft packing dataset_text_field assistant_only_loss "
-                           "completion_only_loss num_generations num_ppo_epochs",
-                shared="dataset_name max_length lora_r", generates_text=True),
-    TrainerKeys("hf", own="per_device_train_batch_size train_micro_batch_size_per_gpu "
-                          "zero_optimization model_name_or_path"),
+    ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz",
+                "max_model_len rope_scaling"),
+    ("llama-factory", "finetuning_type cutoff_len", ""),
+    ("axolotl", "base_model sequence_len", ""),
+    ("unsloth", "use_gradient_checkpointing use_rslora", ""),
+    ("litgpt", "checkpoint_dir lora_query lora_mlp", ""),
+    ("hf", "do_train mlm_probability preprocessing_num_workers dataset_config_name "
+           "max_train_samples max_source_length validation_split_percentage", ""),
+    ("trl", "use_peft packing dataset_text_field assistant_only_loss completion_only_loss "
+            "num_generations num_ppo_epochs", "dataset_name max_length lora_r"),
+    ("hf", "per_device_train_batch_size train_micro_batch_size_per_gpu zero_optimization "
+           "model_name_or_path", ""),
 )  # fmt: skip
-"""The trainers in the order in which they are tried. transformers comes last, because the others
-build on it."""
+"""The trainers in the order in which they are tried, each with the names that only this trainer
+reads (one of them is enough to recognise it), and those that other programs read too (two of them
+are needed). transformers comes last, because the others build on it."""
 
 LONGEST_NAME = 200
 ENCODER_NAME = re.compile(
@@ -78,10 +63,10 @@ def trainer_of(config: Config) -> str | None:
         for setting in config.settings
         if (key := key_of(setting.path)) is not None and key.role == "named-model"
     )
-    for row in TRAINER_KEYS:
-        if row.generates_text and names_encoder:
+    for trainer, own, shared in TRAINER_KEYS:
+        # TRL only trains models that generate text.
+        if trainer == "trl" and names_encoder:
             continue
-        shared_names = names.intersection(row.shared.split())
-        if names.intersection(row.own.split()) or len(shared_names) >= 2:
-            return row.trainer
+        if names.intersection(own.split()) or len(names.intersection(shared.split())) >= 2:
+            return trainer
     return None

@@ -1,37 +1,17 @@
-"""Reads YAML and JSON with the positions of the values.
+"""Reads YAML, and JSON as a kind of YAML, with the positions of the values.
 
-ruamel.yaml's nodes contain the position of each value. JSON is read as YAML after Python's JSON
-decoder has accepted it. This is the only module that imports `ruamel.yaml`.
+ruamel.yaml's nodes contain the position of each value. This is the only module that imports
+`ruamel.yaml`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from io import StringIO
-from json.decoder import JSONDecodeError
 from typing import Any, NamedTuple
 
 from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
-
-
-def read_json(text: str, name: str) -> Iterator[Setting]:
-    """The values in a JSON file with their positions, in order; BadInput names the line if the file
-    is invalid."""
-
-    def no_number(word: str) -> None:  # only Python's decoder accepts NaN and Infinity
-        raise BadInput(f"{name}: not JSON: {word} is no value of it")
-
-    try:
-        # `parse_int`: Python refuses to convert a number of thousands of digits.
-        json.loads(text, parse_constant=no_number, parse_int=str)
-    except JSONDecodeError as problem:
-        position = f"line {problem.lineno}, column {problem.colno}"
-        raise BadInput(f"{name}, {position}: not JSON: {problem.msg}") from problem
-    except RecursionError as problem:
-        raise BadInput(f"{name}: not JSON: it is nested too deeply") from problem
-    yield from read_yaml(text, name)
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:

@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
     listed_gpus,
     on,
 )
-from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import is_beside_torch, program_of
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -223,4 +223,4 @@ def in_words_of_system(context: RuleContext, command: str) -> str:
             command = f"{command}  # on the host"
     if on(context, "windows"):
         return settings_in_powershell(command)
-    return in_a_cell(command) if lent else command
+    return (in_a_cell(command) if lent else None) or command

@@ -4,6 +4,8 @@ fits."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
@@ -19,12 +21,11 @@ from gpusetup.choose.installed import moved_with
 from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered
-from gpusetup.diagnosis.fit import facts_read, fits_together
+from gpusetup.diagnosis.explanations import RULE_BROKEN
+from gpusetup.diagnosis.fit import facts_read, fits_together, may_be_ok, proof
 from gpusetup.diagnosis.fitting import with_fitting_fix
-from gpusetup.diagnosis.ok import may_be_ok, proof
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.refute import Remaining, refute
-from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import (
     Rule,
     RuleContext,
@@ -36,7 +37,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
-from gpusetup.model.finding import Finding, Severity, unique_evidence
+from gpusetup.model.finding import Finding, Findings, Severity, unique_evidence
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 
@@ -122,6 +123,38 @@ def diagnose(
     )
 
 
+# --- the rules ------------------------------------------------------------------------------------
+
+# The modules with the rules, by subject. `precedence` decides which finding is the root. If two
+# rules make a finding with the same id, the first one's title is kept, so rules that read device
+# nodes come before those that read NVML's codes.
+DRIVER_FILES = ("driver", "kernels", "cuda", "gpu_faults")
+"""Rules about a driver and its GPUs."""
+RULE_FILES = (
+    *("message_rules", "container", "other_makers", "environment"),
+    *DRIVER_FILES,
+    *("running", "wheels"),
+)
+
+
+@cache
+def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
+    """The rules in these files, in order."""
+    modules = [import_module(f"gpusetup.findings.{file}") for file in files]
+    return tuple(rule for module in modules for rule in module.RULES)
+
+
+def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
+    """The findings of the rules. If a rule crashes, the others still run, and the crash becomes a
+    finding."""
+    for rule in rules:
+        try:
+            yield from tuple(rule(context))
+        except Exception as problem:
+            title = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
+            yield RULE_BROKEN.found(title, detail=RULE_BROKEN.means)
+
+
 # --- the input ------------------------------------------------------------------------------------
 
 
@@ -180,13 +213,9 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
 
 
 def named_cause(main: Finding, *, is_text: bool) -> str:
-    """The cause of an answer about a finding. In a text it is the more general cause that the
-    record names, and unknown for a symptom; on a probed machine every reading was taken, so a
-    symptom is the cause itself."""
-    record = RECORDS[main.id]
-    if is_text and record.symptom:
-        return UNKNOWN
-    return (is_text and record.kind_of) or main.id
+    """The cause of an answer about a finding. In a text it is unknown for a symptom; on a probed
+    machine every reading was taken, so a symptom is the cause itself."""
+    return UNKNOWN if is_text and RECORDS[main.id].symptom else main.id
 
 
 # --- how sure it is -------------------------------------------------------------------------------

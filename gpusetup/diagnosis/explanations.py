@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import KnownFinding
 
 
+RULE_BROKEN = Cause(
+    id="rule-broken",
+    severity=Severity.NOTE,
+    title="a rule of gpusetup broke",
+    means="This is a bug in gpusetup. The other findings are still valid.",
+    text="Open an issue with the output of `gpusetup snapshot`",
+)
+
 VERDICTS = (
     Cause(
         id="ok",
@@ -40,7 +48,6 @@ VERDICTS = (
 def records() -> tuple[Cause, ...]:
     """All records in the order of precedence, then by id; the verdicts come last."""
     from gpusetup.causes.table import CAUSES
-    from gpusetup.diagnosis.rules import RULE_BROKEN
 
     known = sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order)
     return (*known, *VERDICTS)

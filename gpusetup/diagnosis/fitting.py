@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
@@ -21,7 +20,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import IN_KUBERNETES, program_of
 from gpusetup.fixes import needs, owners, paste
-from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
+from gpusetup.fixes.owners import LENDERS, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, lines
@@ -68,22 +67,12 @@ SAME_FOR_ALL_PROGRAMS = (
     *("maker-driver-not-loaded", "maker-device-permission", "container-no-maker-gpu"),
 )
 """Causes on an AMD or Intel machine whose fix does not depend on the program."""
-WITHOUT_CUDA = (
-    "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
-    "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
-)
 WITHOUT_TORCH = (
-    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers). The Vulkan "
-    "build of {0} does not depend on ROCm's list of GPUs (ollama: set OLLAMA_VULKAN=1 for its "
-    "server). If ROCm lists no GPU at all, join the groups render and video. Or use its build for "
-    "the CPU"
+    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers; ollama: set "
+    "OLLAMA_VULKAN=1 for its server), or its build for the CPU. If ROCm lists no GPU at all, join "
+    "the groups render and video"
 )
-"""The fix for a program without torch on a GPU of AMD or Intel."""
-ENGINE_OF_MAKER = (
-    "{0} needs the torch that it was built with, so do not reinstall torch alone. Use a release "
-    "or an image of {0} for ROCm (AMD) or XPU (Intel) whose torch has kernels for this GPU"
-)
-"""The fix for a program that pins its torch, on a GPU of AMD or Intel."""
+"""The fix for a program without torch on a machine without an NVIDIA GPU."""
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """A pattern for commands that concern torch."""
 
@@ -98,10 +87,8 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     program, place = program_of(context), RECORDS[finding.id].place
     if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:
         return fix
-    if finding.id in ("amd-gpu", "intel-gpu"):
-        return Fix(text=WITHOUT_TORCH.format(program.name))
     if place and place[0] is Layer.NO_GPU:
-        return Fix(text=WITHOUT_CUDA.format(program.name))
+        return Fix(text=WITHOUT_TORCH.format(program.name))
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
     if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return _without_torch(context, program, finding, fix)
@@ -118,11 +105,11 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
     others = tuple(way for way in fix.alternatives if not installs(way))
     if not installs(Alternative(title="", commands=fix.commands)):
         return replace(fix, alternatives=others)
-    if finding.id in ("amd-gpu", "intel-gpu"):
-        return Fix(text=ENGINE_OF_MAKER.format(PINNING_ENGINES[engine]))
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
-    has_wheels = not (in_container(context) or on(context, "windows"))
+    # The releases on PyPI are for NVIDIA's GPUs.
+    is_foreign = finding.id in ("amd-gpu", "intel-gpu")
+    has_wheels = not (in_container(context) or on(context, "windows") or is_foreign)
     return Fix(
         text=f"{engine} requires one exact torch version. Install the release that fits the GPU "
         "and the driver, together with its torch (in a container: an image of that release). Do "
@@ -139,9 +126,7 @@ def _without_torch(context: RuleContext, program: Program, finding: Finding, fix
     way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
     if record.lacks == "driver":
         return replace(fix, text=f"{fix.text}. {way}", commands=())
-    # Some causes have their own fix for programs without torch, for example a build from source if
-    # no release has kernels for the GPU.
-    return Fix(text=record.beside_torch or way)
+    return Fix(text=way)
 
 
 # --- the operating system -------------------------------------------------------------------------
@@ -162,18 +147,12 @@ KERNEL_MODULES = (
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
 to Windows."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
-BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
-"""torch's own message names the second on ROCm, where HIP does not read the first."""
 
 
 def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """The fix with only what its operating system has. In WSL, which uses the Windows driver, a fix
     of the driver becomes Windows' own."""
     os = context.os
-    if maker_of(context.torch.backend) == "amd":
-        is_blocking = any(BLOCKING[0] in line for line in fix.commands)
-        commands = lines("export AMD_SERIALIZE_KERNEL=3") if is_blocking else fix.commands
-        fix = replace(fix, text=fix.text.replace(*BLOCKING), commands=commands)
     if os.family in ("windows", "macos") and not os.wsl:
         where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
         return lines_without(replace(fix, text=f"{where}{fix.text}"), LINUX_ONLY)
@@ -218,23 +197,20 @@ def _for_rented_machine(context: RuleContext, finding: Finding, fix: Fix) -> Fix
     return lines_without(of_others, "reboot|modprobe|--gpu-reset")
 
 
-def _in_a_notebook(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:
+def _in_a_notebook(context: RuleContext, lender: str, finding: Finding, fix: Fix) -> Fix:
     """The fix in a service's notebook, whose driver the person cannot change."""
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
-        return Fix(text=lender.gives_a_gpu)
-    why = f"The driver belongs to {lender.name}, so you cannot update it there"
-    driver_is_too_old = record.lacks == "driver"
-    if driver_is_too_old and context.driver.version and context.choice.build:
+        return Fix(text=f"{LENDERS[lender]} ({lender} gave this notebook no GPU)")
+    is_of_the_driver = record.place is not None and record.place[0] in OF_THE_DRIVER
+    why = f"The driver belongs to {lender}, so you cannot update it there"
+    if record.lacks == "driver" and context.driver.version and context.choice.build:
         fix = paste.install_torch(context, f"{why}. ")
-    elif driver_is_too_old or (record.place and record.place[0] in OF_THE_DRIVER):
-        return Fix(
-            text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and do "
-            "not install driver packages there"
-        )
+    elif record.lacks == "driver" or is_of_the_driver:
+        return Fix(text=f"{why}: delete the runtime and get another machine (files are lost)")
     if any(re.search(needs.CHANGES_PACKAGES, line) for line in fix.commands):
         # The session's Python has already loaded the old torch.
-        return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
+        return replace(fix, text=f"{fix.text}. Then restart the session")
     return fix
 
 
@@ -270,15 +246,20 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
-        return map_blocks(
-            fix, lambda block: replace(block, commands=tuple(map(in_a_cell, block.commands)))
-        )
-    kept = _kept_variables(context, fix)
+        return map_blocks(fix, _in_cells)
+    lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
+    changes_a_variable = any(re.match(CHANGES_A_VARIABLE, line) for line in lasting)
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
-    titled = (Alternative(title=kept, commands=()),) if kept else ()
+    titled = (Alternative(title=KEPT, commands=()),) if changes_a_variable else ()
     return replace(fix, alternatives=(*titled, *fix.alternatives))
+
+
+def _in_cells(block: Alternative) -> Alternative | None:
+    """The commands as cells of a notebook; None if one of them would have no effect there."""
+    cells = tuple(cell for line in block.commands if (cell := in_a_cell(line)))
+    return replace(block, commands=cells) if len(cells) == len(block.commands) else None
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
@@ -300,22 +281,13 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
 
 
-IN_WINDOWS = "the Windows settings (System, Environment Variables)"
-PROFILES = {"linux": "~/.bashrc", "macos": "~/.zshrc", "windows": IN_WINDOWS}
 CHANGES_A_VARIABLE = r"export |unset |\$env:|Remove-Item Env:"
+KEPT = (
+    "to keep the change for longer than this shell, make it in ~/.bashrc (on Windows, in System, "
+    "Environment Variables), then open a new shell"
+)
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
 """Variables that nobody keeps."""
-
-
-def _kept_variables(context: RuleContext, fix: Fix) -> str:
-    """How to keep the variables of a fix for longer than one shell; "" if it changes none."""
-    changes = [line for line in fix.commands if re.match(CHANGES_A_VARIABLE, line)]
-    if all(re.search(FOR_ONE_RUN, line) for line in changes):
-        return ""
-    where = PROFILES.get(context.os.family or "", f"~/.bashrc (on Windows, {IN_WINDOWS})")
-    return (
-        f"to keep the change for longer than this shell, make it in {where}, then open a new shell"
-    )

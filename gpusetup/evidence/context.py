@@ -155,8 +155,8 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
-    "device-node-missing rocm-lists-gpu rock-loaded "
+    "torch-loads-libraries "  # noqa: SIM905
+    "device-node-missing rocm-lists-gpu "
     "packaged-program environment-owner host-of-a-lender names-failure capability-warning "
     "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
     "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "

@@ -100,8 +100,9 @@ def no_torch_is_listed(context: RuleContext) -> bool:
 
 # --- CUDA's start ---------------------------------------------------------------------------------
 
-ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
-"""GPU models that are connected by NVSwitch. On other machines, error 802 has other reasons."""
+ON_NVSWITCH = re.compile(r"SXM|HBM3|V100|H[12]00|H20|B[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
+"""GPU models that are also sold on boards with NVSwitch. On other machines, error 802 has other
+reasons."""
 
 
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:

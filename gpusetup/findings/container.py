@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.windows import WSL_LIBRARIES
+from gpusetup.causes.windows import LINUX_DRIVER_IN_WSL, WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.driver import NVML_UNKNOWN
-from gpusetup.findings.message_rules import finding, seen, shown
+from gpusetup.findings.message_rules import finding, shown
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 
@@ -66,8 +66,8 @@ def wsl_linux_driver(context: RuleContext) -> Findings:
     if not context.os.wsl or not path.startswith("/") or WSL_LIBRARIES in path:
         return
     cuda_starts = not context.snapshot.cuda_api.init_code
-    subject = "driver.libcuda_path"
-    yield seen(context, "wsl-linux-driver", subject, path, weak=cuda_starts, path=path)
+    evidence = (shown(context, "driver.libcuda_path", path, path=path),)
+    yield finding(context, "wsl-driver", evidence, message=LINUX_DRIVER_IN_WSL, weak=cuda_starts)
 
 
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")
@@ -216,8 +216,8 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
 
 
 RULES = (
-    wsl_driver,
     wsl_linux_driver,
+    wsl_driver,
     cuda_visible_devices_hidden,
     container_no_gpu,
     container_nvml_lost,

@@ -23,6 +23,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     whole_number,
 )
+from gpusetup.evidence.proofs import ON_NVSWITCH
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
 from gpusetup.findings.message_rules import finding, is_only_set, of_gpus, seen, shown
 from gpusetup.fixes import gpu_naming
@@ -248,13 +249,9 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
     return code != NO_DEVICE or (bool(is_looked_for) and has_nvidia(context) is not False)
 
 
-SWITCHED = re.compile("SXM|HBM3|HGX|V100|A[18]00|H[18]00|H20|B[23]00")
-"""GPUs that are also sold on boards with NVSwitch, by a part of their name."""
-
-
 def _has_no_fabric(context: RuleContext) -> bool:
     """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
-    are_switched = [SWITCHED.search(gpu.name) for gpu in gpus(context)]
+    are_switched = [ON_NVSWITCH.search(gpu.name) for gpu in gpus(context)]
     is_said = bool(events(context, "no-nvswitch"))
     return is_said or (bool(are_switched) and not any(are_switched))
 
@@ -303,21 +300,16 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
         if children:
             values = {"asked": "The driver", "problem": "no response", **values}
         if of_a_gpu:
-            values["problem"] += f" for {named_gpu(context, first)}"
+            values["problem"] += f" for {named_gpu(first)}"
         evidence = (replace(first, values=values), *messages[1:])
         # If the driver in the text responds, the problem that the text describes is over.
-        is_over = not children and driver_answers(context)
+        is_over = is_report(context) and driver_answers(context)
         yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 
-def named_gpu(context: RuleContext, event: Event) -> str:
+def named_gpu(event: Event) -> str:
     """The GPU that an event is about; its number is NVML's or CUDA's."""
-    number = event.values.get("gpu")
-    is_cudas = event.values.get("asked") == "libcuda"
-    for gpu in gpus(context):
-        if number == str(gpu.cuda_index if is_cudas else gpu.nvml_index):
-            return gpu_naming.gpu_in_full(gpu)
-    bus = event.values.get("bus")
+    number, bus = event.values.get("gpu"), event.values.get("bus")
     return f"GPU {number} ({bus})" if bus else f"GPU {number}"
 
 
@@ -327,9 +319,9 @@ NOT_SUPPORTED = "3"
 def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
-        gpu, problem = named_gpu(context, event), event.values.get("problem", "")
+        gpu, problem = named_gpu(event), event.values.get("problem", "")
         # The titles of these causes have different placeholders.
-        values = {**event.values, "gpu": gpu, "who": gpu, "have": "has", "what": problem}
+        values = {**event.values, "gpu": gpu, "who": gpu, "what": problem}
         # Some GPUs do not have this value.
         if values.get("code") == NOT_SUPPORTED:
             continue
@@ -340,7 +332,7 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         is_sensor = values.get("field") in MEASURED
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
     for event in () if context.other_host else events(context, "cuda-misses-gpu"):
-        values = {**event.values, "gpu": named_gpu(context, event)}
+        values = {**event.values, "gpu": named_gpu(event)}
         yield finding(context, "gpu-does-not-answer", (replace(event, values=values),))
 
 
@@ -378,11 +370,12 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     yield seen(
         context,
-        NVML.get(code, "nvml-init-failed"),
+        NVML.get(code, "driver-does-not-answer"),
         "driver.nvml_code",
         answer,
         # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
+        asked="NVML",
         problem=answer,
     )
 

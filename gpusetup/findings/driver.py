@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.driver import NOT_SUPPORTED
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.context import (
     RuleContext,
@@ -32,7 +33,7 @@ from gpusetup.evidence.facts import (
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import drivers, gpu_naming, paste
-from gpusetup.fixes.owners import has_a_scheduler, lender_of
+from gpusetup.fixes.owners import has_a_scheduler
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
@@ -77,14 +78,10 @@ def driver_missing(context: RuleContext) -> Findings:
     evidence = [*messages, *on_the_bus(context)]
     if lacks_library:
         evidence.append(shown(context, "driver.library_found", "no library of a driver"))
-    if lender := lender_of(context):
-        fix = Fix(text=lender.gives_a_gpu)
-        subject = f"{lender.name} gave this notebook no GPU"
-    else:
-        fix = drivers.driver_fix(context, "Install the NVIDIA driver")
-        # A cluster job may run on a node with a different GPU from the one in the text.
-        names_gpu = has_gpu and not has_a_scheduler(context)
-        subject = gpu_naming.gpu_names(context) if names_gpu else ""
+    fix = drivers.driver_fix(context, "Install the NVIDIA driver")
+    # A cluster job may run on a node with a different GPU from the one in the text.
+    names_gpu = has_gpu and not has_a_scheduler(context)
+    subject = gpu_naming.gpu_names(context) if names_gpu else ""
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
 
 
@@ -336,7 +333,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     if is_dropped or (messages and not listed_gpus(context)):
         messages += tuple(shown(context, "driver.version", text) for text in dropped)
         names = gpu_naming.gpu_names(context)
-        yield finding(context, "gpu-not-supported-by-driver", messages, gpus=names)
+        yield finding(context, "gpu-init-failed", messages, message=NOT_SUPPORTED, gpus=names)
 
 
 RULES = (
@@ -345,6 +342,6 @@ RULES = (
     driver_too_old,
     driver_for_what_is_wanted,
     nvml_mismatch,
-    gpu_init_failed,
     gpu_not_supported_by_driver,
+    gpu_init_failed,
 )

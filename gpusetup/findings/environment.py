@@ -4,12 +4,12 @@ also its companions, its libraries, its Python and the host."""
 from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.catalog.builds import Name, index_url
+from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip
-from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
+from gpusetup.choose.compatibility import takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import (
     RuleContext,
@@ -31,7 +31,6 @@ from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
-from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -54,15 +53,11 @@ def torch_missing(context: RuleContext) -> Findings:
 
 
 def torch_itself(context: RuleContext) -> Findings:
-    """The installed torch is incomplete, mixed from two versions, cannot be imported, does not fit
+    """The installed torch is incomplete, cannot be imported, does not fit
     the installed numpy, or would load the toolkit's stub of libcuda instead of the driver's."""
     torch, numpy = context.torch, package(context, "numpy")
     if any(copy.intact is False for copy in packages(context, "torch")):
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
-    conda, pip = conda_and_pip(context)
-    if conda and pip and parsed(conda).release != parsed(pip).release:
-        versions = f"conda has torch {conda}, pip {pip}"
-        yield seen(context, "mixed-conda-pip", "packages", versions)
     if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
     if torch.version and numpy and not takes_numpy(torch.version, numpy.version):
@@ -76,26 +71,29 @@ def torch_itself(context: RuleContext) -> Findings:
         yield seen(context, "libcuda-stub", "driver.libcuda_path", libcuda)
 
 
-def two_torch_installs(context: RuleContext) -> Findings:
+def mixed_torch_installs(context: RuleContext) -> Findings:
     """Two torch distributions are installed over each other, or one hides the other."""
+    conda, pip = conda_and_pip(context)
     copies = packages(context, "torch")
     versions = tuple(dict.fromkeys(copy.version for copy in copies))
-    # Another rule reports an environment with both conda's and pip's torch.
-    if len(versions) < 2 or all(conda_and_pip(context)):
-        return
-    evidence = [
-        shown(context, "packages", f"torch {copy.version} in {copy.location}") for copy in copies
-    ]
-    # In one folder their files are mixed, which is an error. In two folders the first copy hides
-    # the other, which is only worth a warning.
-    yield finding(
-        context,
-        "mixed-conda-pip",
-        evidence,
-        severity=Severity.WARNING if len({copy.location for copy in copies}) > 1 else None,
-        times=str(len(versions)),
-        versions=", ".join(versions),
-    )
+    if conda and pip:
+        if parsed(conda).release != parsed(pip).release:
+            text = f"conda has torch {conda}, pip {pip}"
+            yield seen(context, "mixed-conda-pip", "packages", text)
+    elif len(versions) > 1:
+        texts = [f"torch {copy.version} in {copy.location}" for copy in copies]
+        evidence = [shown(context, "packages", text) for text in texts]
+        # In one folder their files are mixed, which is an error. In two folders the first copy
+        # hides the other, which is only worth a warning.
+        is_weak = len({copy.location for copy in copies}) > 1
+        yield finding(
+            context,
+            "mixed-conda-pip",
+            evidence,
+            weak=is_weak,
+            times=str(len(versions)),
+            versions=", ".join(versions),
+        )
 
 
 def torch_outside_target(context: RuleContext) -> Findings:
@@ -112,7 +110,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
         return
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
-    cause = "torch-outside-environment"
+    cause = "other-torch-imported"
     yield seen(context, cause, "torch.location", location, weak=not has_to_change, place=location)
 
 
@@ -253,19 +251,10 @@ def host(context: RuleContext) -> Findings:
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
 
 
-SETTINGS = {
-    "CUDA_LAUNCH_BLOCKING": "cuda-launch-blocking",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "cuda-launch-blocking",
-    "NVIDIA_TF32_OVERRIDE": "tf32-precision",
-}
-"""Maps variables to the cause if they are set to 1. Source: documentation of CUDA and torch."""
-
-
 def settings(context: RuleContext) -> Findings:
-    """Environment variables that cost speed or memory, or break a program, if they are set to 1."""
-    for name, cause in SETTINGS.items():
-        if context.snapshot.environment.get(name) == "1":
-            yield seen(context, cause, "environment", f"{name}=1", name=name)
+    """A variable that lets every product of float32 numbers be computed in TF32."""
+    if context.snapshot.environment.get("NVIDIA_TF32_OVERRIDE") == "1":
+        yield seen(context, "tf32-precision", "environment", "NVIDIA_TF32_OVERRIDE=1")
 
 
 IMAGE_WARNING = "torchvision-image-mismatch"
@@ -315,11 +304,7 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "prints"
         )
         return Fix(text=text, needs=unread)
-    look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
-    ask = "import torch; print(torch.__version__, torch.__file__)"
-    which = paste.command(context, paste.python(context), "-c", ask)
-    way = paste.install_torch(context, f"Install torch and {name} together. ")
-    return replace(way, looks=paste.look(look, which))
+    return paste.install_torch(context, f"Install torch and {name} together. ")
 
 
 def pairs(context: RuleContext) -> Findings:
@@ -342,15 +327,8 @@ def pairs(context: RuleContext) -> Findings:
         reason = why_release_differs(project.name, installed.version, build, catalog)
         if reason is None:
             continue
-        way_out = project.way_out(build, index_url(build.backend))
-        # Without --no-deps pip might replace torch.
-        fix = Fix(
-            text=f"Install the release for this torch, if there is one. Otherwise, {way_out}",
-            commands=tuple(
-                paste.pip(context, "install", "--no-deps", f"{project.name}{release}")
-                for release in releases_beside(project, build, catalog)[:1]
-            ),
-        )
+        install = paste.gpusetup(context, project.name)
+        fix = Fix(text="Install the release that works with this torch", commands=(install,))
         pair = reason.partition(" (")[0]
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
@@ -359,7 +337,7 @@ def pairs(context: RuleContext) -> Findings:
 RULES = (
     torch_missing,
     torch_itself,
-    two_torch_installs,
+    mixed_torch_installs,
     torch_outside_target,
     torch_cpu_build,
     foreign_wheel,

@@ -150,7 +150,7 @@ DEVICE_FAULTS = (
         ("recovery_action",),
     ),
     DeviceFault(
-        "xid-of-a-program",
+        "cuda-program-error",
         "11 13 25 31 32 37 39 40 41 43 45 60 66 67 68 69 70 71 72 75 76 77 82 83 84 85 86 88 89 "
         "137 141",
     ),
@@ -215,7 +215,6 @@ def device_faults(context: RuleContext) -> Findings:
             evidence,
             fix=fix,
             who=gpu_naming.gpus_in_title(context, concerned) if is_named else "The GPU",
-            have=gpu_naming.has_or_have(concerned),
             what=", ".join(dict.fromkeys(xids)) or "the driver recommends a reset",
         )
 
@@ -265,33 +264,26 @@ def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
 
 
 def nvlink_degraded(context: RuleContext) -> Findings:
-    """GPUs with fewer active NVLinks than the best GPU of their model in this machine."""
-    listed = gpus(context)
-    lacking = []
+    """GPUs with fewer active NVLinks than the best GPU of their model in this machine, and GPUs
+    that could not register with the NVSwitch fabric."""
+    cause, listed = "nvlink-degraded", gpus(context)
+    best = {gpu.name: 0 for gpu in listed}
     for gpu in listed:
-        active = gpu.nvlinks_active
-        # With MIG, NVLink is not used.
-        if active is None or gpu.mig_enabled:
-            continue
-        of_model = [other.nvlinks_active or 0 for other in listed if other.name == gpu.name]
-        if active < max(of_model):
-            lacking.append(gpu)
+        best[gpu.name] = max(best[gpu.name], gpu.nvlinks_active or 0)
+    # With MIG, NVLink is not used.
+    known = [gpu for gpu in listed if gpu.nvlinks_active is not None and not gpu.mig_enabled]
+    lacking = [gpu for gpu in known if (gpu.nvlinks_active or 0) < best[gpu.name]]
     if lacking:
         # If another GPU has a working link, NVLink may be partly usable.
-        works_in_part = any(gpu.nvlinks_active for gpu in listed)
         fields = ("nvlinks_active", "nvlinks_inactive")
-        yield of_gpus(context, "nvlink-degraded", lacking, *fields, weak=works_in_part)
-
-
-def fabric_unhealthy(context: RuleContext) -> Findings:
-    """GPUs that could not register with the NVSwitch fabric."""
+        yield of_gpus(context, cause, lacking, *fields, weak=any(best.values()))
     failed = [
         gpu
-        for gpu in gpus(context)
+        for gpu in listed
         if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
     ]
     if failed:
-        yield of_gpus(context, "nvlink-degraded", failed, "fabric_status", fabric="unhealthy")
+        yield of_gpus(context, cause, failed, "fabric_status", fabric="unhealthy")
 
 
 RULES = (
@@ -301,5 +293,4 @@ RULES = (
     too_old,
     device_faults,
     nvlink_degraded,
-    fabric_unhealthy,
 )

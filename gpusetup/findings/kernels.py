@@ -114,7 +114,9 @@ def _unserved(
 
     `older` says that the GPU is older than the kernels; `gpu` is its name, None for all GPUs.
     """
-    who = _program_beside_torch(context) or _torch_that_lacks(context)
+    # The text may name one torch while another one prints the message.
+    of_torch = "The torch that runs" if messages else torch_in_words(context)
+    who = _program_beside_torch(context) or of_torch
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
     return finding(context, cause, (*messages, *_seen(context)), who=who, gpu=name)
@@ -125,21 +127,6 @@ def _program_beside_torch(context: RuleContext) -> str:
     if not is_beside_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
-
-
-def _torch_that_lacks(context: RuleContext) -> str:
-    """The name of the torch that lacks kernels: its version, or only "the torch that runs" if the
-    builds of the named version do have them.
-
-    In that case the text names one torch, but another one runs.
-    """
-    named = ((context.torch.version or "").partition("+")[0], context.torch.backend)
-    targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
-    has_them = any(
-        (build.torch, build.backend) == named and targets.issubset(build.kernels)
-        for build in context.catalog.builds
-    )
-    return "The torch that runs" if targets and has_them else torch_in_words(context)
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:

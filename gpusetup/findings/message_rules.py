@@ -103,9 +103,24 @@ def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event
 
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
-    """These values of GPUs as events."""
-    quotes = gpu_naming.value_evidence_of(context, concerned, *fields)
-    return tuple(Event(kind="shown", source=quote.source, text=quote.text) for quote in quotes)
+    """These values of GPUs as events, as far as a source reported them."""
+    rows = []
+    for gpu in concerned[: gpu_naming.MAX_NAMED]:
+        texts = [_value_text(name, getattr(gpu, name)) for name in fields]
+        if any(texts):
+            label = f"GPU {gpu_naming.smi_index(gpu) or gpu.name}"
+            rows.append(shown(context, "gpus", f"{label}: {', '.join(filter(None, texts))}"))
+    return tuple(rows)
+
+
+def _value_text(name: str, value: object) -> str:
+    """A GPU's field with its value in words; "" if there is no value."""
+    words = name.replace("_", " ")
+    if value is None or value is False or value == ():
+        return ""
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
+    return words if value is True else f"{words} {value}"
 
 
 def of_gpus(
@@ -118,9 +133,8 @@ def of_gpus(
 ) -> Finding:
     """The finding about some of the machine's GPUs, with messages and their values as evidence."""
     names = gpu_naming.gpus_in_title(context, concerned)
-    verb = gpu_naming.has_or_have(concerned)
     evidence = (*messages, *marked(context, concerned, *fields))
-    return finding(context, cause, evidence, **{"who": names, "gpus": names, "have": verb, **how})
+    return finding(context, cause, evidence, **{"who": names, "gpus": names, **how})
 
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:

@@ -6,12 +6,11 @@ and machines without any GPU that torch can use.
 
 from __future__ import annotations
 
-import re
-
-from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, gfx_of, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
-from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, is_seen_only, maker_of
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
+from gpusetup.causes.makers import NO_KERNELS
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -24,8 +23,7 @@ from gpusetup.evidence.context import (
     on,
     readings,
 )
-from gpusetup.evidence.gpu_facts import rocm_of_wheel
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.facts import rocm_of_wheel
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
@@ -66,7 +64,8 @@ def driver_and_nodes(context: RuleContext) -> Findings:
         # If torch has no build for the GPU, no program in the container would use it.
         is_missing = lacks_kfd if maker is AMD else stack.nodes is not None and not renders
         if is_missing and has_its_build:
-            text = f"{_node_of(maker)} is not in this container"
+            node = KFD if maker is AMD else "/dev/dri/renderD*"
+            text = f"{node} is not in this container"
             yield seen(context, "container-no-maker-gpu", "makers.nodes", text, who=who)
     elif context.os.wsl:
         if maker is AMD and has_its_build and not stack.runtime:
@@ -94,11 +93,6 @@ def driver_and_nodes(context: RuleContext) -> Findings:
 NOT_LOADED = "maker-driver-not-loaded"
 
 
-def _node_of(maker: Maker) -> str:
-    """The device node that a maker's runtime opens first."""
-    return KFD if maker is AMD else "/dev/dri/renderD*"
-
-
 def wrong_build(context: RuleContext) -> Findings:
     """torch is a build for another maker's GPUs or for the CPU, although there is a build for this
     GPU."""
@@ -111,17 +105,13 @@ def wrong_build(context: RuleContext) -> Findings:
     # Integrated graphics can compute but are rarely worth it, so a CPU build there is not a fault.
     if built_for is None and is_small(stack):
         return
-    whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
     target = next((gpu.target for gpu in stack.gpus if gpu.target), None)
     yield seen(
         context,
-        "maker-wrong-build",
+        "amd-gpu" if stack.maker == AMD.id else "intel-gpu",
         "torch",
         f"torch {torch.version} ({torch.backend})",
         fix=makers.build_for(context, BY_ID[stack.maker], target),
-        who=gpu_names(stack),
-        built_for=whose,
-        torch_name=f"torch {torch.version or ''}".strip(),
     )
 
 
@@ -132,8 +122,9 @@ def no_kernels(context: RuleContext) -> Findings:
         return
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    chosen = _target_of_override(value)
-    if chosen and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
+    # `10.3.0` selects the kernels of gfx1030.
+    chosen = f"gfx{value.replace('.', '')}"
+    if value and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
         text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
         yield seen(context, "rocm-override-wrong", "environment", text)
     version = context.torch.version or ""
@@ -146,22 +137,13 @@ def no_kernels(context: RuleContext) -> Findings:
     who = gpu_names(stack)
     yield finding(
         context,
-        "rocm-arch-missing",
+        "amd-gpu",
         (shown(context, "makers.gpus", who), shown(context, "torch", f"torch {version}")),
+        message=NO_KERNELS,
         fix=makers.build_for(context, AMD, targets[0]),
-        who=who,
-        torch_name=f"torch {version}",
-        is_dropped="yes" if targets[0] in DROPPED else "",
+        board=who,
+        build=f"torch {version}",
     )
-
-
-def _target_of_override(value: str) -> str | None:
-    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects, `gfx1030` for `10.3.0`; None for
-    another form."""
-    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
-    if numbers is None:
-        return None
-    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
 
 
 def metal(context: RuleContext) -> Findings:
@@ -174,7 +156,7 @@ def metal(context: RuleContext) -> Findings:
     if (stack is not None and stack.translated) or (is_report(context) and chips and named_x86):
         chip = stack.gpus[0].name if stack and stack.gpus else "an Apple chip"
         evidence = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
-        fix = makers.native_python(context)
+        fix = makers.NATIVE_PYTHON
         yield finding(context, "apple-silicon", evidence, fix=fix)
         return
     is_read = stack is not None and stack.maker == APPLE.id and version and macos
@@ -217,36 +199,11 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     is_only_a_note = not events(context, "hip-kernel-missing") and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )
-    # A program that filled the GPU's memory, or that runs on the Mac's own device, needs no word on
-    # which build fits.
-    used_it = events(context, "out-of-memory", "backend-runs", "mps-lacks")
-    if is_only_a_note and is_report(context) and cause != "no-nvidia-gpu" and used_it:
-        return
-    board = ""
-    for event in events(context, "foreign-gpu"):
-        name = event.values.get("name", "")
-        target = gfx_of(name)
-        # The target decides which build has kernels for the card. A text often has it with and
-        # without the card's name.
-        if target and board in ("", target):
-            board = target if name == target else f"{name} ({target})"
-    program = context.snapshot.failing.program if is_beside_torch(context) else None
     # A card is quoted too, so not every quote may be an error.
-    errors = events(context, *LOOKED_FOR_CUDA[1:])[: QUOTES - 1]
-    cards = events(context, "foreign-gpu")[: QUOTES - len(errors)]
-    yield finding(
-        context,
-        cause,
-        (*errors, *cards, *_what_is_there(context)),
-        fix=fix,
-        severity=Severity.NOTE if is_only_a_note else None,
-        board=board,
-        build=f"{program or 'torch'}'s ROCm build",
-    )
-
-
-QUOTES = 3
-"""How many messages the evidence quotes."""
+    cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA[1:])
+    evidence = (*errors[:2], *cards, *errors[2:], *_what_is_there(context))
+    severity = Severity.NOTE if is_only_a_note else None
+    yield finding(context, cause, evidence, fix=fix, severity=severity)
 
 
 def _what_is_there(context: RuleContext) -> Events:
@@ -255,10 +212,7 @@ def _what_is_there(context: RuleContext) -> Events:
     listed = context.snapshot.pci_devices
     if is_report(context) and not listed and events(context, *LOOKED_FOR_CUDA):
         return ()
-    devices = "; ".join(
-        f"{device.vendor} {device.name or device.device_id} at {device.bus_id}"
-        for device in listed or ()
-    )
+    devices = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in listed or ())
     return (shown(context, "pci_devices", devices or "no NVIDIA GPU found"),)
 
 

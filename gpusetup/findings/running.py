@@ -172,7 +172,7 @@ def gpu_works_little(context: RuleContext) -> Findings:
     if not concerned:
         return
     # One finding for all of them, with the name and the advice of the first.
-    use, label = _use_of(concerned[0]), gpu_naming.gpu_label(concerned[0])
+    use, label = _use_of(concerned[0]), gpu_naming.gpus_in_title(context, concerned[:1])
     fields = ("utilization_percent", "power_watts", "temperature_celsius")
     values = marked(context, concerned, *fields)
     low = finding(context, "gpu-works-little", values, who=label, picture=use.words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
-from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.wheels import USUAL_PYTHON
 from gpusetup.choose.host import python_tag
@@ -42,7 +41,7 @@ def no_file(context: RuleContext) -> Findings:
         if cause not in findings:
             findings[cause] = finding(
                 context,
-                cause,
+                cause or "wrong-index",
                 events(context, message.kind),
                 fix=_way(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
@@ -50,8 +49,12 @@ def no_file(context: RuleContext) -> Findings:
             )
     # Prefer a message about torch.
     if len(findings) > 1:
-        findings.pop("package-not-found", None)
+        findings.pop(NOT_FOUND, None)
     yield from findings.values()
+
+
+NOT_FOUND = ""
+"""In place of a cause's id: an index has no file of a package other than torch."""
 
 
 ITS_INDEX = (
@@ -78,7 +81,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         if on(context, "macos"):
             return makers.for_mac(context)
         return makers.build_for(context, BY_ID[maker], makers.target_of_text(context))
-    if cause == "package-not-found":
+    if cause == NOT_FOUND:
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
         return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
@@ -88,8 +91,6 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return paste.jetson_fix(context)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
-    if cause == "apple-silicon":
-        return makers.native_python(context)
     if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
         return None
     why = "Install a release that has a wheel for this system. "
@@ -129,7 +130,7 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
 def _other_python(context: RuleContext, requested: str) -> Fix:
     """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
-    torch = torch_of(context.catalog, name, exact)
+    torch = exact if name in ("torch", "") else None
     is_file = requested.endswith(".whl")
     if torch is None and not is_file and context.snapshot.python.version and context.choice.build:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
@@ -186,7 +187,7 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     if event.kind == "no-matching-distribution":
         # The catalog contains only the releases of torch, torchvision and torchaudio.
         in_catalog = name in FAMILY
-        return _why_no_release(context, event, requested) if in_catalog else "package-not-found"
+        return _why_no_release(context, event, requested) if in_catalog else NOT_FOUND
     # The remaining case: the installer knows the release but has no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
@@ -194,7 +195,7 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
         return "wrong-index" if "index" in event.values else "no-wheel-for-platform"
     # Some of uv's messages name no package. They count as messages about torch.
     if not is_in_torchs_index and name:
-        return "package-not-found"
+        return NOT_FOUND
     # Some releases in the range may lack this Python and others this system. Another Python is the
     # easier fix.
     return "python-no-wheel" if events(context, "python-no-wheel") else "no-wheel-for-platform"
@@ -211,20 +212,13 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     # Nightly builds are deleted after some weeks.
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
-    torch = torch_of(context.catalog, name, version)
+    torch = version if name == "torch" else None
     # The versions in the message ("from versions: ..."), without their labels.
     words = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
     number = parsed(version or "0")
-    # torch 2.2.2 is the last release for Intel's processors. Indexes offer only these releases to a
-    # Python for them.
-    last_of_intel = parsed("2.2.2")
-    is_a_mac, newest = context.os.family == "macos", max(offered, default=None)
-    ends_for_intel = is_a_mac and newest == last_of_intel and number > last_of_intel
-    if ends_for_intel and context.os.machine == "aarch64":
-        return "apple-silicon"
     exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
-    if exists_elsewhere or ends_for_intel:
+    if exists_elsewhere:
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
@@ -265,14 +259,6 @@ def index_label(event: Event) -> str | None:
     address = event.values.get("index", "").strip()
     last_folder = re.search(rf"(?:^|/)({LABEL})/?$", address)
     return last_folder[1] if last_folder else None
-
-
-def torch_of(catalog: Catalog, name: str, version: str | None) -> str | None:
-    """The torch to which a release of torchvision or torchaudio belongs; None if unknown."""
-    if name in ("torch", "") or version is None:
-        return version
-    rows = (row for row in catalog.releases if getattr(row, name, None) == version)
-    return next((row.torch for row in rows), None)
 
 
 RULES = (no_file,)

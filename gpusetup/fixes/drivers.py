@@ -19,7 +19,6 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.facts import complaints_of_the_driver
-from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.system_packages import compiler, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen
@@ -35,18 +34,11 @@ ONLY_OPEN_FROM = Capability(10, 0)
 """Blackwell: the closed kernel modules do not support it."""
 
 
-def branch_of(floor: str | None) -> int:
-    """The branch of a driver version, its first number; 0 without a version."""
-    return parsed(floor).major if floor else 0
-
-
 class DriverRequest(Frozen):
     """The driver that a machine needs."""
 
     branch: int
     """The branch to install: one with long-term support, or the last one for the GPUs."""
-    first: int
-    """The first branch that supports all of this machine's GPUs; 0 if they are unknown."""
     last: int | None
     """The last branch that supports all of them; None if current drivers do."""
     capability: Capability | None
@@ -105,11 +97,10 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
     catalog, here = context.catalog, known_gpus(context)
     capabilities = [gpu.compute_capability for gpu in here if gpu.compute_capability]
     last = min(filter(None, map(catalog.last_branch, capabilities)), default=None)
-    branch = max(LONG_TERM_BRANCH, branch_of(floor))
+    branch = max(LONG_TERM_BRANCH, parsed(floor or "0").major)
     return DriverRequest(
         # A newer branch than the last one would not support the oldest of the GPUs.
         branch=branch if last is None else min(branch, last),
-        first=max((branch_of(catalog.first_driver(gpu)) for gpu in here), default=0),
         last=last,
         capability=min(capabilities, default=None),
         newest=max(capabilities, default=None),
@@ -144,18 +135,6 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
     request = driver_request(context, floor)
-    # One GPU may run only with open modules and another only with closed ones, or one may need a
-    # newer branch than the last for another.
-    no_common_module = not request.takes_open and request.needs_open
-    if on(context, "linux") and (
-        no_common_module or (request.last and request.last < request.first)
-    ):
-        return Fix(
-            text=f"{text}: no driver supports all of these GPUs ({gpu_naming.gpu_names(context)}). "
-            "Choose which ones to use, and install the driver for these",
-            needs_root=True,
-            needs_reboot=True,
-        )
     if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
             text=f"No driver since {floor} supports this GPU ({request.last} is the last branch "
@@ -245,13 +224,9 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
     headers = _headers(context) if unbuilt else ()
     signed = context.os.secure_boot and not unbuilt
     key = (ENROLL_KEY, REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
-    otherwise = (
-        ""
-        if first
-        else f" (if the message is `not found`, build the module first: `{BUILD_MODULE}`)"
-    )
     return Fix(
-        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. If Secure Boot is on, "
+        text="Load the module (if the message is `not found`, build the module first: "
+        f"`{BUILD_MODULE}`); `nvidia-smi` then lists the GPU. If Secure Boot is on, "
         f"{ENROLL}",
         commands=(*headers, *lines(*first, *key)),
         needs_root=True,
@@ -284,14 +259,7 @@ def _headers(context: RuleContext) -> Lines:
 def rebuild_with_headers(context: RuleContext) -> Lines:
     """Build the driver's kernel module again, after the kernel's headers and a compiler are
     installed."""
-    failures = events(context, "driver-build-failed")
-    lacks_compiler = any(event.values.get("why") == "compiler" for event in failures)
-    return (
-        *_headers(context),
-        *(compiler(context) if lacks_compiler else ()),
-        *driver_commands(context),
-        *lines(REBOOT),
-    )
+    return (*_headers(context), *compiler(context), *driver_commands(context), *lines(REBOOT))
 
 
 KEYS = "/etc/pki/akmods/certs/public_key.der /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"

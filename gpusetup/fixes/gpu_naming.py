@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpusetup.catalog.facts import pci_name
 from gpusetup.evidence.command_values import is_an_identifier
-from gpusetup.evidence.context import (
-    RuleContext,
-    gpus,
-    nvidia_on_pci,
-    value_evidence,
-)
-from gpusetup.model.finding import Evidence
+from gpusetup.evidence.context import RuleContext, gpus, nvidia_on_pci
 from gpusetup.model.machine import Event, Gpu, PciDevice
 from gpusetup.readings.sources import bus_key
 
 MAX_NAMED = 8
 """The most GPUs that a sentence lists."""
-
-
-def gpu_label(gpu: Gpu) -> str:
-    """A short name for a GPU: its number, or its bus address if it has no number.
-
-    >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
-    ['GPU 1', 'GPU 0000:41:00.0']
-    """
-    return f"GPU {smi_index(gpu) or gpu.name}"
 
 
 def gpu_in_full(gpu: Gpu) -> str:
@@ -64,36 +47,10 @@ def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     return f"{names} and {not_named} more" if not_named > 0 else names
 
 
-def value_evidence_of(
-    context: RuleContext, concerned: Sequence[Gpu], *fields: str
-) -> tuple[Evidence, ...]:
-    """Values of GPUs as evidence, as far as a source reported them."""
-    return tuple(
-        value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(texts)}")
-        for gpu in concerned[:MAX_NAMED]
-        if (texts := [text for name in fields if (text := _value_text(name, getattr(gpu, name)))])
-    )
-
-
-def _value_text(name: str, value: object) -> str:
-    """A GPU's field with its value in words; "" if there is no value."""
-    words = name.replace("_", " ")
-    if value is None or value is False or value == ():
-        return ""
-    if isinstance(value, tuple):
-        value = ", ".join(map(str, value))
-    return words if value is True else f"{words} {value}"
-
-
 def smi_list(concerned: Iterable[Gpu]) -> str:
     """One argument of `nvidia-smi -i` for all of these GPUs that can be named; "" if none can."""
     named = (smi_index(gpu) for gpu in concerned)
     return ",".join(dict.fromkeys(index for index in named if index and is_an_identifier(index)))
-
-
-def has_or_have(concerned: Sequence[Gpu]) -> str:
-    """The verb that fits the number of GPUs in a title."""
-    return "have" if len(concerned) > 1 else "has"
 
 
 def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
@@ -115,35 +72,15 @@ def slot_key(bus_id: str | None) -> str:
     return bus_key(whole if "." in whole else f"{whole}.0") or ""
 
 
-BRAND_WORDS = {
-    *("nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx", "unknown"),
-}
-"""Words that do not identify a model. nvidia-smi's narrow tables cut names, so sometimes only these
-words are left."""
-
-
 def gpu_names(context: RuleContext) -> str:
     """The names of this machine's NVIDIA GPUs, for a sentence."""
-    names = [
-        gpu.name
-        for gpu in gpus(context)
-        if not {*re.findall(r"\w+", gpu.name.lower())} <= BRAND_WORDS
-    ]
-    if not names:
-        names = [name_on_bus(device) for device in nvidia_on_pci(context)]
-    counts = Counter(names)
-    # Equal GPUs are counted only beside others: `A100, 2 x T4`, but `T4` for two of them.
-    counted = [
-        f"{count} x {name}" if 1 < count < len(names) else name for name, count in counts.items()
-    ]
-    return ", ".join(counted) or context.os.jetson or "the NVIDIA GPU"
+    listed = [gpu.name for gpu in gpus(context) if gpu.name != "unknown"]
+    names = listed or map(name_on_bus, nvidia_on_pci(context))
+    return ", ".join(dict.fromkeys(names)) or context.os.jetson or "the NVIDIA GPU"
 
 
 def name_on_bus(device: PciDevice) -> str:
     """The name of a GPU that only the PCI bus lists."""
-    name = device.name or pci_name(device.device_id)
-    if name:
-        return name
     # 10de is NVIDIA's PCI vendor id.
-    number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
-    return f"the NVIDIA GPU{number}"
+    number = f"the NVIDIA GPU (PCI 10de:{device.device_id})"
+    return device.name or pci_name(device.device_id) or number

@@ -28,12 +28,11 @@ from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.catalog.builds import index_url
 from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, macos_version, on
-from gpusetup.evidence.gpu_facts import rocm_lists_the_gpu, rocm_of_wheel, whys
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
+from gpusetup.evidence.facts import rocm_of_wheel, whys
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line, lines
-from gpusetup.model.versions import parsed
 
 ROCM_IN_WSL = Fix(
     text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and librocdxg "
@@ -153,12 +152,12 @@ def names_gpu_with_xpu(context: RuleContext) -> bool:
     """Whether a text names an Intel GPU that torch's XPU builds support, in contrast to the older
     graphics of Intel's processors."""
     names = [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
-    if any(maker_named(name) is INTEL and has_xpu(name) for name in names):
-        return True
-    return any(
-        device.vendor == INTEL.id and name_with_xpu(device.device_id, device.name)
+    names += [
+        name_with_xpu(device.device_id, device.name) or ""
         for device in context.snapshot.pci_devices or ()
-    )
+        if device.vendor == INTEL.id
+    ]
+    return any(maker_named(name) is INTEL and has_xpu(name) for name in names)
 
 
 # --- a text about a GPU of AMD or Intel -----------------------------------------------------------
@@ -185,13 +184,10 @@ def for_amd(context: RuleContext) -> Fix:
     complains = bool(events(context, "no-hip-gpus"))
     is_rocm = maker_of(context.torch.backend) == AMD.id or complains or hip_ran
     finds_none = complains or (is_rocm and context.torch.cuda_available is False)
-    serves = target in (None, *BUILT_FOR)
-    if target and rocm:
-        serves = has_kernels(target, rocm) is not False
-    # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all,
-    # unless rocminfo does.
-    lacks_kernels = not serves and bool(not finds_none or rocm_lists_the_gpu(context))
-    if events(context, "hip-kernel-missing") or lacks_kernels or target in DROPPED or not is_rocm:
+    # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all.
+    lacks_kernels = bool(target and rocm) and has_kernels(target or "", rocm) is False
+    is_wrong_build = not is_rocm or (lacks_kernels and not finds_none)
+    if events(context, "hip-kernel-missing") or is_wrong_build or target in DROPPED:
         return build_for(context, AMD, target)
     if context.os.wsl:
         return ROCM_IN_WSL
@@ -200,8 +196,7 @@ def for_amd(context: RuleContext) -> Fix:
     return Fix(
         text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
         "toolkit: a package asks for CUDA's own libraries. Install its build for ROCm, or turn "
-        "off the option that needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, "
-        'or attn_implementation="sdpa")'
+        "off the option that needs it"
     )
 
 
@@ -209,19 +204,11 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     """What keeps a ROCm build from the GPU: the rights, the driver, a variable."""
     if on(context, "windows"):
         return _from_amds_index(context, target)
-    masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
-    hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
-    if rocm_lists_the_gpu(context):
-        return Fix(
-            text="rocminfo lists the GPU, so the driver and your permissions work. "
-            f"{hidden}, and make sure that the program runs the torch that you expect",
-            commands=tuple(line for name in masks for line in paste.unset(context, name)),
-        )
     return Fix(
         text="The build is right, so see whether your user may use the GPU: `rocminfo` must list "
         "it. If not, join the groups render and video. If /dev/kfd is missing, the kernel has no "
         "amdgpu driver for this GPU (in a container: `--device /dev/kfd --device /dev/dri`). "
-        f"{hidden}",
+        f"Remove the variables that can hide the GPU ({', '.join(AMD.masks)})",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         needs_root=True,
     )
@@ -264,11 +251,9 @@ MPS_WAYS = {
     'every input to "mps" and keep the result (`x = x.to("mps")`), because `.to()` returns '
     "a copy. `print(x.device)` before the line of your traceback shows which one",
     "types": 'The model and its input differ in type or device: move both to "mps" '
-    '(`.to("mps")`), and convert the input with `.to(model.dtype)`. A program often has an '
-    "option for float32 (`--no-half`, `--fp32`)",
+    '(`.to("mps")`), and convert the input with `.to(model.dtype)`',
     "dtype": '"mps" does not support this type: use float32 in place of float64, float16 in '
-    "place of float8, and bfloat16 only from macOS 14 with a current torch; or keep these "
-    'tensors on "cpu"',
+    'place of float8, or keep these tensors on "cpu"',
 }
 """A reason in torch's message -> what to do."""
 
@@ -277,21 +262,20 @@ def for_mac(context: RuleContext) -> Fix:
     """The fix on a Mac in a text: for what mps lacks if the program already uses it, otherwise how
     to select the device."""
     if events(context, "built-for-another-processor"):
-        return native_python(context)
+        return NATIVE_PYTHON
     lacks, why = events(context, "mps-lacks"), whys(context, "mps-lacks")
-    if why & {"metal", "macos"}:
+    if "metal" in why:
         return reach_metal(context)
     for reason, text in MPS_WAYS.items():
         if reason in why:
             return Fix(text=text)
     if lacks:
-        can_fall_back = any("caught" in event.values for event in lacks)
         return Fix(
             text='The program already uses "mps", which lacks this operation: let torch compute '
             f"operators that mps lacks on the CPU ({FALLBACK}=1, set before the program imports "
             "torch), or update torch and macOS. If the error remains, run this part on the CPU "
             '(`.to("cpu")`; sparse tensors: `.to_dense()`)',
-            commands=(paste.setting(context, FALLBACK, "1"),) if can_fall_back else (),
+            commands=(paste.setting(context, FALLBACK, "1"),),
         )
     # A text about torch usually comes from an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
@@ -302,35 +286,25 @@ def for_mac(context: RuleContext) -> Fix:
     )
 
 
-def native_python(context: RuleContext) -> Fix:
-    """Replace a translated Python with one for Apple's processors."""
-    version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
-    folder = paste.new_environment_folder(context, version)
-    python = f"cpython-{version}-macos-aarch64"
-    return Fix(
-        text="Create an environment with a Python for Apple silicon (arm64) and install torch "
-        "there. torch 2.2.2 is the last release for Intel Macs",
-        commands=(
-            paste.command(context, "uv", "venv", "--python", python, folder),
-            paste.command(context, "gpusetup", "install", "--venv", folder),
-        ),
-    )
+NATIVE_PYTHON = Fix(
+    text="Create an environment with a Python for Apple silicon (arm64) and install torch "
+    "there. torch 2.2.2 is the last release for Intel Macs",
+    commands=lines(
+        "uv venv --python cpython-3.12-macos-aarch64 .venv-arm64",
+        "gpusetup install --venv .venv-arm64",
+    ),
+)
+"""Replaces a translated Python with one for Apple's processors."""
 
 
 def reach_metal(context: RuleContext) -> Fix:
     """What to do if torch was built with MPS, but MPS is not available."""
     if context.os.machine == "x86_64":
-        return native_python(context)
-    macos = macos_version(context)
+        return NATIVE_PYTHON
     oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
-    if macos and parsed(macos) < parsed(oldest):
-        return Fix(
-            text=f"Update macOS to {oldest} or newer (`sw_vers` prints yours), or install an older "
-            'torch that supports MPS on this macOS. As a workaround, use the device "cpu"'
-        )
-    condition = "This macOS is new enough, so" if macos else f"If macOS is {oldest} or newer,"
     return Fix(
-        text=f"{condition} the process does not reach Metal, which a sandbox, an ssh session, a "
-        "virtual machine and a container lack: run the program in a terminal of the user who is "
-        "logged in at the screen. You do not need another torch"
+        text=f"MPS needs macOS {oldest} or newer (`sw_vers` prints yours): update macOS, or use "
+        "an older torch. If yours is new enough, the process does not reach Metal, which a "
+        "sandbox, an ssh session, a virtual machine and a container lack: run the program in a "
+        "terminal of the user who is logged in at the screen"
     )

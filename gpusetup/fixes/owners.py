@@ -52,49 +52,25 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
 # --- services that lend notebooks and nodes -------------------------------------------------------
 
 
-class Lender(Frozen):
-    """A service that lends machines, with the names of its menus for each action. Its user cannot
-    install a driver there, restart the machine or read its kernel log."""
-
-    name: str
-    gives_a_gpu: str
-    restart: str
-    """How to restart the program so that it loads the newly installed packages."""
-    anew: str
-    """How to get another machine. Files on the previous machine are lost."""
-
-
-# Sources: googlecolab/colabtools#3792 and #5197, Kaggle's documentation of notebooks,
-# mlflow/mlflow#21612, oegedijk/explainerdashboard#245; read in March 2026.
+# Sources: googlecolab/colabtools#3792 and #5197, Kaggle's documentation of notebooks; read in March
+# 2026.
 LENDERS = {
-    one.name: one
-    for one in (
-        Lender(
-            name="Google Colab",
-            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type). The session "
-            "restarts",
-            restart="Runtime, Restart session",
-            anew="Runtime, Disconnect and delete runtime",
-        ),
-        Lender(
-            name="Kaggle",
-            gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds "
-            "of torch have no kernels for the P100 (compute capability 6.0). The session restarts",
-            restart="in the Run menu",
-            anew="Run, Factory reset",
-        ),
-    )
+    "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type). The session "
+    "restarts",
+    "Kaggle": "Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds of torch "
+    "have no kernels for the P100 (compute capability 6.0). The session restarts",
 }
+"""A service that lends machines -> how to get one with a GPU. Its user cannot install a driver
+there, restart the machine or read its kernel log."""
 
 
-def lender_of(context: RuleContext) -> Lender | None:
+def lender_of(context: RuleContext) -> str | None:
     """The service whose notebook a text comes from; None for a person's own machine."""
     if not is_report(context):
         return None
-    for event in events(context, "gpu-not-chosen", "hosted-notebook"):
-        if lender := LENDERS.get(event.values.get("service", "")):
-            return lender
-    return None
+    shown = events(context, "gpu-not-chosen", "hosted-notebook")
+    services = (event.values.get("service", "") for event in shown)
+    return next((service for service in services if service in LENDERS), None)
 
 
 def has_a_scheduler(context: RuleContext) -> bool:
@@ -110,7 +86,7 @@ def _named(context: RuleContext, owner: str) -> str:
     text shows none."""
     for event in events(context, "environment-owner"):
         if event.values.get("owner") == owner:
-            return event.values["name"] or owner
+            return event.values.get("name") or owner
     return ""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from statistics import median, median_low
 
-from gpusetup.fleet.facts import is_compared, severity_of, value_of
+from gpusetup.fleet.facts import severity_of, value_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.records import Node, Rate, moment
 from gpusetup.model.finding import Severity
@@ -60,8 +60,7 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
     for kind, voters in kinds.items():
         compared = [*voters, *(without_gpus if kind == largest else ())]
         for field in sorted({field for node in voters for field in node.facts}):
-            if is_compared(field):
-                yield from _in_field(field, voters, compared)
+            yield from _in_field(field, voters, compared)
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:

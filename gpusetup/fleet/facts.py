@@ -87,8 +87,11 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
             facts[field] = joined([shown(name, getattr(gpu, name)) for gpu in snapshot.gpus or ()])
         else:
             facts[field] = shown(name, getattr(getattr(snapshot, group), name))
-    facts |= {f"{PACKAGES}{package.name}": package.version for package in snapshot.packages or ()}
-    facts |= {f"{VARIABLES}{name}": value for name, value in snapshot.environment.items()}
+    # torch's version is a fact of its own already.
+    packages = (package for package in snapshot.packages or () if package.name != "torch")
+    facts |= {f"{PACKAGES}{package.name}": package.version for package in packages}
+    of_the_node = (pair for pair in snapshot.environment.items() if pair[0].startswith(OF_THE_NODE))
+    facts |= {f"{VARIABLES}{name}": value for name, value in of_the_node}
     return {field: value for field, value in facts.items() if value is not None}
 
 
@@ -166,15 +169,3 @@ def value_of(field: str, facts: Mapping[str, str]) -> str | None:
         # Every complete snapshot has the system's name.
         may_tell = field.startswith((VARIABLES, "toolkit.")) and "os.name" in facts
     return "absent" if may_tell else None
-
-
-def is_compared(field: str) -> bool:
-    """Whether nodes of one kind should agree in this fact.
-
-    >>> is_compared("environment.NCCL_IB_HCA"), is_compared("environment.SLURM_JOB_GPUS")
-    (True, False)
-    """
-    if field.startswith(VARIABLES):
-        return field.removeprefix(VARIABLES).startswith(OF_THE_NODE)
-    # torch's version is a fact of its own already.
-    return field != f"{PACKAGES}torch"

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
+from gpusetup.diagnosis.diagnose import DRIVER_FILES, diagnose, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
@@ -45,7 +44,9 @@ class NodeCheckAnswer(Frozen):
     """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
 
 
-HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
+HARDWARE_FAULTS = tuple(
+    fault.cause for fault in DEVICE_FAULTS if fault.cause != "cuda-program-error"
+)
 """The ids of hardware faults, which are never caused by a change of the driver, the profile or a
 program."""
 
@@ -53,7 +54,11 @@ program."""
 def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected` contains the facts of its profile."""
     facts = facts_of(snapshot)
-    findings = (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts))
+    of_the_driver = rules_of(("message_rules", *DRIVER_FILES))
+    findings = (*findings_of(snapshot, of_the_driver), *unlike_profile(expected, facts))
+    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
+    if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
+        findings = (*findings, NO_GPU)
 
     # Findings with the same id share a phrase. Hardware faults come first, because Slurm truncates
     # a reason, and the limit for drained nodes depends on how it begins.
@@ -62,9 +67,6 @@ def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> No
         if finding.severity is Severity.ERROR:
             titles_by_id.setdefault(finding.id, []).append(finding.title)
     problems = [f"{id}: {'; '.join(titles)}" for id, titles in titles_by_id.items() if titles]
-    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
-    if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
-        problems.append("no NVIDIA GPU found")
 
     gpus = f"{facts.get(GPU_COUNT, '0')} x {facts.get(GPU_NAME, 'GPU')}"
     reason = "; ".join(problems) or f"{gpus}, driver {facts.get('driver.version', 'unknown')}"
@@ -80,9 +82,7 @@ def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> No
     )
 
 
-def check_rules() -> tuple[Rule, ...]:
-    """The rules that `fleet check` applies: those about the driver and its GPUs."""
-    return rules_of(("message_rules", *DRIVER_FILES))
+NO_GPU = NodeFinding(id="no-nvidia-gpu", severity=Severity.ERROR, title="no NVIDIA GPU found")
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import GPU_NAME, facts_of, joined
@@ -38,14 +39,13 @@ FAILED_CHECK = "gpu-check-failed"
 SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 
 
-class Rate(Frozen):
-    """A speed that a check of verify measured on one device of a node."""
+class Rate(NamedTuple):
+    """A speed that a check of verify measured on one device of a node, such as `cuda:3`. Only rates
+    of the same GPU model are compared."""
 
     check: str
     device: str
-    """The device's torch name, such as `cuda:3`."""
     model: str
-    """The GPU's model name. Only rates of the same model are compared."""
     value: float
     unit: str
 
@@ -169,13 +169,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
             for problem in problems
         ),
         rates=tuple(
-            Rate(
-                check=one.name,
-                device=one.device,
-                model=models.get(one.device, ""),
-                value=one.value,
-                unit=one.unit,
-            )
+            Rate(one.name, one.device, models.get(one.device, ""), one.value, one.unit)
             for one in answer.checks
             if one.value is not None and one.unit in SPEED_UNITS and one.status != "skipped"
         ),
@@ -185,16 +179,11 @@ def _from_verify(raw: bytes, what: str) -> Node:
 def _from_node_check(raw: bytes, what: str) -> Node:
     """The node in a record of `fleet check`."""
     answer = from_json(raw, NodeCheckAnswer, what=what)
-    findings = answer.findings
-    # Not every reason to fail is a finding; a node without any GPU has none.
-    if not answer.ok and all(finding.severity is not Severity.ERROR for finding in findings):
-        failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=answer.reason)
-        findings = (*findings, failure)
     return Node(
         taken_at=answer.taken_at,
         kind=answer.facts.get(GPU_NAME, ""),
         facts=answer.facts,
-        findings=findings,
+        findings=answer.findings,
         gpu_uuids=answer.gpu_uuids,
     )
 
@@ -222,18 +211,19 @@ def merged(records: Sequence[Node]) -> Node:
     )
     for older in others:
         of_verify = tuple(finding for finding in older.findings if finding.id == FAILED_CHECK)
+        known = {name: getattr(node, name) or getattr(older, name) for name in FILLED_IN}
         node = replace(
             node,
-            taken_at=node.taken_at or older.taken_at,
-            kind=node.kind or older.kind,
             facts={**older.facts, **node.facts},
             findings=(*node.findings, *of_verify),
             rates=(*node.rates, *older.rates),
-            problem=node.problem or older.problem,
-            broken_file=node.broken_file or older.broken_file,
-            gpu_uuids=node.gpu_uuids or older.gpu_uuids,
+            **known,
         )
     return node
+
+
+FILLED_IN = ("taken_at", "kind", "problem", "broken_file", "gpu_uuids")
+"""Fields whose value comes from the newest record that tells it."""
 
 
 def moment(text: str | None) -> datetime | None:

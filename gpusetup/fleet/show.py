@@ -8,7 +8,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, by_kind, differences
+from gpusetup.fleet.differences import (
+    COPIED,
+    LEAST_NODES,
+    RATES,
+    TAKEN_AT,
+    Drift,
+    by_kind,
+    differences,
+)
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -33,8 +41,8 @@ class NodeAnswer(Frozen):
     """Its errors, and the warnings that most nodes of its kind do not have."""
     drift: tuple[Drift, ...] = ()
     next: str | None = None
-    """For a node that failed or has a warning, the command that shows more; for a missing record,
-    the command that takes it."""
+    """The command that shows more about a node with a problem, or takes its bad record again; None
+    if the node only differs in what the records already show."""
 
 
 class FleetAnswer(Frozen):
@@ -96,8 +104,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
 
 
 COST_SPEED = {
-    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded"),
-    *("vgpu-unlicensed", "cuda-launch-blocking"),
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "vgpu-unlicensed"),
 }
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""
@@ -129,8 +136,9 @@ VERIFY = "gpusetup verify --level standard"
 def next_command(
     node: Node, drift: Sequence[Drift], findings: Sequence[NodeFinding], folder: str | None
 ) -> str | None:
-    """The command that shows more about a node than the records do, or takes a new record; None if
-    the node has only minor differences, or a name that is not safe in a command.
+    """The command that shows more about a node than the records do, or takes a bad record again;
+    None if the node only differs in what the records already show, or has a name that is not safe
+    in a command.
 
     `findings`: those that tell it from the others. `folder`: the folder for its record.
 
@@ -139,32 +147,24 @@ def next_command(
     >>> next_command(Node(name="n1", problem="cut", broken_file="n1.verify.json"), (), (), ".")
     'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
     """
-    is_safe = SAFE.fullmatch(node.name) is not None
-    if node.problem:
-        return record_again(node, folder) if is_safe else None
-    grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
+    fields = {row.field for row in drift} | {finding.field or "" for finding in findings}
     by_doctor = any(finding.id != FAILED_CHECK for finding in findings)
-    file = node.snapshot_file
-    # A file name with control characters must not become part of a command on the terminal.
-    if by_doctor and file is not None and file.isprintable():
-        return f"gpusetup doctor --from {quote(file)}"
-    if not is_safe or not (findings or grave_fields):
+    if node.problem or not fields.isdisjoint((TAKEN_AT, COPIED)):
+        file = node.broken_file or str(Path(folder or ".") / f"{node.name}.json")
+        of_verify = Path(file).stem.endswith("verify")
+        recorder = f"{VERIFY} --json" if of_verify else "gpusetup snapshot"
+        command = f"ssh {node.name} {recorder} > {quote(file)}"
+    elif by_doctor and node.snapshot_file:
+        # The node itself is not needed, so its name may be unsafe.
+        file = node.snapshot_file
+        return f"gpusetup doctor --from {quote(file)}" if file.isprintable() else None
+    elif GPU_COUNT in fields:
+        command = f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
+    elif by_doctor:
+        command = f"ssh {node.name} gpusetup doctor"
+    elif findings or any(field.startswith(RATES) for field in fields):
+        command = f"ssh {node.name} {VERIFY}"
+    else:
         return None
-    if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
-        return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
-    is_slow = any(field.startswith(RATES) for field in grave_fields)
-    if is_slow or (findings and not by_doctor):
-        return f"ssh {node.name} {VERIFY}"
-    return f"ssh {node.name} gpusetup doctor"
-
-
-def record_again(node: Node, folder: str | None) -> str:
-    """The command that takes a missing or broken record of a node again."""
-    file = node.broken_file
-    if file is None and not node.facts and folder is not None:
-        file = str(Path(folder) / f"{node.name}.json")
-    if file is None or not file.isprintable():
-        return f"ssh {node.name} gpusetup doctor"
-    is_of_verify = Path(file).stem.endswith("verify")
-    recorder = f"{VERIFY} --json" if is_of_verify else "gpusetup snapshot"
-    return f"ssh {node.name} {recorder} > {quote(file)}"
+    # A name or file with other characters must not become part of a command on the terminal.
+    return command if SAFE.fullmatch(node.name) and command.isprintable() else None

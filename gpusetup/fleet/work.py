@@ -104,13 +104,11 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
     missing = [kind for kind in RECORDS if kind not in by_schema]
     if not missing:
         return None
-    # By how much they explain: our own timeout, gpusetup's error with its hint, and the last two
-    # distinct lines of stderr.
+    # By how much they explain: our own timeout, gpusetup's error with its hint, the last line.
     error = by_schema.get("error", {})
     refusal = " ".join(str(error[name]) for name in ("message", "hint") if error.get(name))
-    lines = list(dict.fromkeys(filter(None, map(str.strip, output.stderr.splitlines()))))
-    last_lines = "; ".join(lines[-2:]) or f"exit {output.exit} and nothing said"
-    reason = output.problem or refusal or last_lines
+    last_line = (output.stderr.strip().splitlines() or [f"exit {output.exit} and nothing said"])[-1]
+    reason = output.problem or refusal or last_line
     return f"{reason[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
 
 

@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
-from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
@@ -35,13 +33,12 @@ from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.model.shell import own_line
-from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
-from gpusetup.uv.pages import Login, answered, new_session
+from gpusetup.uv.errors import lacks, names_not_found
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
 from gpusetup.uv.question import (
     Question,
     Wheel,
+    answered,
     changes_of,
     lock_of,
     size_text,
@@ -49,12 +46,6 @@ from gpusetup.uv.question import (
     wheel_of,
 )
 
-if TYPE_CHECKING:
-    from gpusetup.uv.pages import Session
-
-MOST_ROUNDS = 8
-"""How often uv is asked again without the packages that it found to have no wheel. It names one or
-two at a time."""
 WORKERS = 8
 UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
@@ -116,16 +107,17 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     """
     question = question_of(target, task)
     try:
-        wheels, notes = wheels_for(job, target, question)
+        wheels = wheels_for(job, target, question)
     except Unsatisfiable as problem:
         raise _with_its_index(problem, question, task) from problem
     installed = target.installed
     before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
     _require_changeable(target, task, wheels, before)
+    notes = [*task.all_notes]
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
-        notes = (*notes, f"{fact}: the file is only as trusted as the connection")
+        notes += [f"{fact}: the file is only as trusted as the connection"]
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
@@ -138,7 +130,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
         hosts=tuple(dict.fromkeys(filter(None, hosts))),
-        notes=tuple(dict.fromkeys((*task.all_notes, *notes))),
+        notes=tuple(dict.fromkeys(notes)),
         device=device_to_prove(task.build.backend, task.gpus_here),
     )
 
@@ -241,40 +233,7 @@ def question_of(target: Target, task: Task) -> Question:
 # --- the wheels -----------------------------------------------------------------------------------
 
 
-def wheels_for(
-    job: InstallJob, target: Target, question: Question
-) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The wheels to download, and notes about them. A package without a wheel is left out, and a
-    note says how to build it. Raises Unsatisfiable if there is no solution."""
-    # The packages without a wheel, each as the requirement that uv names.
-    sources: dict[str, str] = {}
-    while True:
-        try:
-            wheels = _wheels_for(job, target, replace(question, without=tuple(sources)))
-            break
-        except Unsatisfiable as problem:
-            words = names_without_wheel(problem.message, only_sources=True)
-            found = {name_of(word): word for word in words if name_of(word) not in question.names}
-            # Leaving out the same packages again would get the same answer.
-            if not found.keys() - sources.keys() or len(sources) > MOST_ROUNDS:
-                raise
-            sources |= found
-    # A requirement as the user wrote it comes before the one that uv names.
-    sources |= {name_of(word): word for word in question.others if name_of(word) in sources}
-    return wheels, tuple(_how_to_build(name, word, target) for name, word in sources.items())
-
-
-def _how_to_build(name: str, requirement: str, target: Target) -> str:
-    """A note with the command that builds a package from source after torch was installed."""
-    # A package that uses torch needs the torch of its environment while it is built.
-    uses_torch = companion_table().project(name) is not None
-    options = ("--no-build-isolation",) if uses_torch else ()
-    needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
-    line = own_line("uv", "pip", "install", "--python", target.python, *options, requirement)
-    return f"built from source when you install: {name}: afterwards, run `{line}`{needs}"
-
-
-def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
+def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
     """The wheels to download. For an existing environment, these are only the packages that change.
 
     If torch and all requested companions are already installed in these versions, they are all
@@ -298,22 +257,19 @@ def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wh
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
     if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
-        with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
-            wheels = [*pool.map(lambda one: with_size(one, login, silent, session), wheels)]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            wheels = [*pool.map(lambda one: with_size(one, login, silent), wheels)]
     return tuple(wheels)
 
 
-def with_size(
-    wheel: Wheel, login: Login | None, silent: set[str], session: Session | None = None
-) -> Wheel:
+def with_size(wheel: Wheel, login: tuple[str, str] | None, silent: set[str]) -> Wheel:
     """The wheel with its size, for which its server is asked if the index does not state it, as
     torch's own. What the server does not say stays unknown. `silent` gets the hosts that do not
     answer, so that each is waited for once."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
-    login = login if wheel.is_of_torch_index else None
     try:
-        with answered(wheel.url, login=login, method="HEAD", session=session) as answer:
+        with answered("HEAD", wheel.url, login if wheel.is_of_torch_index else None) as answer:
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
         silent.add(wheel.host)

@@ -53,11 +53,6 @@ class Task(Frozen):
         return self.choice.build
 
     @property
-    def is_done(self) -> bool:
-        """Whether everything that was requested is already installed."""
-        return self.coming.is_nothing
-
-    @property
     def gpus_here(self) -> int | None:
         """The number of GPUs on this machine that can test the result; 0 if it is for another host,
         None if unknown."""

@@ -59,6 +59,3 @@ COMPILED_MODULE = (
 )
 """The names of packages' compiled modules, as a failed import shows them. Source: the setup files
 of these packages."""
-
-# Packages with compiled kernels, as people and messages write them: `flash-attn`, `flash_attention`.
-LIBRARY = r"(?:xformers|flash[-_ ]?attn|flash[-_ ]?attention|bitsandbytes|sage-?attention|torch[-_]scatter|torch[-_]sparse|torch[-_]cluster|torchcodec|pytorch3d|detectron2|mmcv(?:-full)?|apex|auto-?gptq|exllamav2|vllm|deepspeed|tiny-?cuda-?nn|kaolin|gsplat|nvdiffrast|causal[-_]conv1d|mamba[-_]ssm)"

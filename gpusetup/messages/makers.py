@@ -37,11 +37,14 @@ ROWS = (
         "no-hip-gpus",
         r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
         r"not (?:a )?member of \W?(?:render|video)\W? group",
-        why="groups",
+        # docker looks for a device on the host before it starts: without amdgpu, there is none.
+        r"error gathering device information while adding custom device ['\"\\]*/dev/kfd",
+        "hiperrornodevice",
+        "no rocm-capable device is detected",
+        r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
+        "rock module is not loaded",
+        why="devices",
     ),
-    row("device-node-missing", r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory"),
-    # docker looks for a device on the host before it starts: without amdgpu, there is no /dev/kfd.
-    row("no-hip-gpus", r"error gathering device information while adding custom device ['\"\\]*/dev/kfd"),
     # rocminfo's list of agents.
     *rows(
         "rocm-lists-gpu",
@@ -62,15 +65,6 @@ ROWS = (
     ),
     # `intelanalytics/ipex-llm-xpu`: an image that is made for Intel's GPUs only.
     row("foreign-gpu", r"(?<![\w./-])(?:intelanalytics|intel)/[\w.-]{0,40}(?:ipex|xpu|intel-extension-for-pytorch)[\w.-]{0,40}", "intelanalytics/", "intel/", unless=OTHER_CARDS, vendor="intel", name="Intel GPU"),
-    *rows(
-        "no-hip-gpus",
-        "hiperrornodevice",
-        "no rocm-capable device is detected",
-        r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
-        why="devices",
-    ),
-    row("no-hip-gpus", r"ROCk module is NOT loaded", "rock module is not loaded", why="module"),
-    row("rock-loaded", r"\bROCk module is loaded\b", "rock module is loaded"),
     *rows(
         "no-hip-gpus",
         r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
@@ -102,23 +96,19 @@ ROWS = (
         r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
         "no device of requested type available",
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
+        r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
+        # torch.xpu.device_count() 0
+        r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available\(\)[\"'`)]{0,3}\W{0,6}(?:is\W{1,3}|returns? )?False\b",
+        r"\bNo XPU devices? (?:are|is) available",
+        # `/x/venv/bin/python 2.7.1+xpu False`, the answer to doctor's own question.
+        r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b",
         why="driver",
     ),
-    row("no-xpu", r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST", why="lost"),
     *rows(
         "no-xpu",
         r"Required aspect fp64 is not supported",
         r"\b(?:Double type|double[- ]precision|fp64|float64) (?:is )?not supported (?:on|by) (?:this|the) (?:platform|device|GPU)",
         why="float64",
-    ),
-    # torch.xpu.device_count() 0
-    *rows(
-        "no-xpu",
-        r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available\(\)[\"'`)]{0,3}\W{0,6}(?:is\W{1,3}|returns? )?False\b",
-        r"\bNo XPU devices? (?:are|is) available",
-        # `/x/venv/bin/python 2.7.1+xpu False`, the answer to doctor's own question.
-        r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b",
-        why="count",
     ),
     # MPS built: True, MPS available: False
     *rows(
@@ -128,8 +118,8 @@ ROWS = (
         r"\bmps\.is_available\(\)\W{0,8}(?:(?:is|returns?|prints?)\W{1,4})?False\b",
         unless=r"\bbuilt\b\W{0,12}(?:(?:is|returns?) )?False\b|not (?:built|compiled) with MPS", why="metal",
     ),
+    row("mps-lacks", r"MPS backend is supported on [Mm]acOS \d{1,2}(?:\.\d{1,2})?", why="metal"),
     # torch's own refusals of a type or of an operation
-    row("mps-lacks", r"MPS backend is supported on [Mm]acOS \d{1,2}(?:\.\d{1,2})?", why="macos"),
     *rows(
         "mps-lacks",
         r"\bMPS framework doesn't support float64|\bMPS float64|Cannot convert a MPS Tensor to float64",

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from gpusetup.messages.row import MessageRow, row
 
+# `>>> False`, `Out [12]: False`, `"True"`: a whole text of one word.
+ALONE = r"^(?:>>> ?|out ?\[\d{{1,5}}\]: ?)?[\W_]{{0,4}}(?P<bare>{})[\W_]{{0,4}}$"
 ROWS: tuple[MessageRow, ...] = (
+    # An answer by which torch sees no GPU, and the call whose result it usually is.
+    row("cuda-unavailable", ALONE.format("False"), "false", asked="yes", question="torch.cuda.is_available()"),
+    row("cuda-unavailable", ALONE.format("None"), "none", asked="yes", question="torch.version.cuda"),
+    row("cuda-unavailable", ALONE.format("cpu"), "cpu", asked="yes", question="the device that a program chose"),
+    row("bare-yes", ALONE.format("True"), "true", example="True"),
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://", example="cri-o://1"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock", example="/var/run/crio/crio.sock"),
     row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch", example="nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3"),
@@ -18,7 +25,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("host-of-a-lender", r"\b(?:RunPod|vast\.ai|TensorDock|SaladCloud|Novita)\b|\b(?:can ?not|can't|not allowed to|no way to|unable to) (?:reboot|restart|power[- ]cycle)\b", "runpod", "vast.ai", "tensordock", "saladcloud", "novita", "reboot", "restart", "cycle"),
     row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps", example="_load_global_deps"),
     row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),
-    row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list", example="get_arch_list()) shows me sm_120"),
     row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info", example="NCCL INFO Bootstrap : Using docker0:"),
     row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl", example="NCCL INFO Bootstrap"),
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel", example="amdgpu 0000:03:"),
@@ -33,7 +39,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("output-shown", r"\bGPU0 +GPU1\b|\bGPU0 +X\b", "gpu0 ", what="topology", example="GPU0    GPU1    CPU Affinity"),
     row("output-shown", r"\bCUDA_LAUNCH_BLOCKING ?= ?[\"']?1", "cuda_launch_blocking", unless=r"For debugging consider passing|set CUDA_LAUNCH_BLOCKING ?= ?1 to|try(?:ing)? ", what="blocking"),
     row("output-shown", r"\bC(?:\+G)? +\S*python\S* +\d{3,6} ?MiB", "mib", what="processes", example="0   N/A  N/A   1234   C   python   5000MiB"),
-    row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile", example="docker image"),
     row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction", example="Illegal instruction"),
     row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory", example="Segmentation fault"),
 )  # fmt: skip

@@ -1,5 +1,6 @@
-"""How a text shows who owns an environment: a container image, a program with its own Python, or an
-environment module.
+"""How a text shows who owns an environment: a container image or a program with its own Python.
+
+These are facts, not failures. `fixes.owners` uses them to decide how that torch may be changed.
 
 Sources: the start scripts and the update scripts of the programs' own repositories, the names of
 their images in their documentation, as of November 2026.
@@ -22,21 +23,18 @@ PROGRAMS_IMAGES = (
 )
 """Container images that include one program and the torch that it was built for."""
 
+TO_DATA = r"[^\s\"'<>|*?:;,]{0,120}?[\\/](?:models?|loras?|checkpoints|embeddings|outputs?)\b"
+"""The rest of a path to a program's data, which other programs read too:
+`stable-diffusion-webui\\models\\Lora`."""
 OWNER = "environment-owner"
 ROWS = (
     # A source repository often has the same name as its image.
     row(OWNER, rf"(?<![\w./-])(?P<name>(?:docker\.io/)?(?:{PROGRAMS_IMAGES}){TAG})", "vllm/vllm", "lmsysorg/", "rocm/vllm", "openmmlab/", "huggingface/t", "open-webui/", "yanwk/", "ai-dock/", "runpod/", "ultralytics/ultralytics", "axolotlai/", "dkr.ecr.", "deeplearning-platform-release", "mcr.microsoft.com/azureml", "unsloth/unsloth", "invoke-ai/", "speaches-ai/", "onerahmet/", "xprobe/", "localai/", unless=r"github\.com|git clone|from_pretrained|huggingface\.co", owner="image"),
     row(OWNER, r"Container image Copyright \(c\)|This container was built for NVIDIA Driver Release|NVIDIA Release 2\d\.\d\d \(build|\d\.\d+\.\d+a0\+[0-9a-f]{7,12}(?:\.nv\d\d\.\d+)", "container image copyright", "this container was built for", "a0+", "(build ", owner="maker-image", name="of NVIDIA"),
     row(OWNER, rf"(?<![\w./-])(?P<name>pytorch/pytorch{TAG})(?![\w./#-])", unless=r"github\.com|git clone|issues?\b|pytorch/pytorch#", owner="base-image"),
-    row(OWNER, r"\b(?:module|ml) (?:load|add|swap|use) (?:[\w./+-]+ ){0,6}?(?P<name>(?:py)?torch(?:[-/][\w./+-]*)?)", "module load", "module add", "module swap", "ml load", "ml add", owner="module"),
-    *(
-        row(OWNER, rf"(?:^|[$>#`(\s]){tool} (?:run|add|install|shell|update|sync|lock)\b", f"{tool} ", owner="project", name=tool)
-        for tool in ("poetry", "pixi", "pdm")
-    ),
     row(OWNER, r"\b(?P<name>ZLUDA|SCALE language)\b", "zluda", "scale language", unless=r"\b(?:no|not|without|instead of|uninstalled|removed) (?:\w+ )?zluda|\bzluda['\"]?\s?[=:]\s?(?:False|None|0|no)\b|\bshould I|zluda\?", owner="translation"),
-    row(OWNER, r"\binternet(?: access| connection)? ?(?:is |was |must be |:|=)? ?(?:off|disabled|turned off|not (?:allowed|available))\b|\b(?:no|without(?: any)?) internet\b|\binternet-?less\b|关闭(?:网络|联网)|(?:没有|无)(?:网络|联网)", "internet", "联网", "网络", owner="offline"),
     *(
-        row(OWNER, pattern, owner="program", name=name)
+        row(OWNER, pattern, unless=rf"(?:{pattern}){TO_DATA}", owner="program", name=name)
         for name, pattern in (
             ("ComfyUI portable", r"python_embed+ed|windows-standalone-build|ComfyUI_windows_portable"),
             ("ComfyUI Desktop", r"comfyorgcomfyui-electron|Programs[\\/]+ComfyUI[\\/]|ComfyUI Desktop"),
@@ -51,4 +49,4 @@ ROWS = (
         )
     ),
 )  # fmt: skip
-"""The owners, with the more specific ones first. `unless` is looked for in the owner's own lines."""
+"""The owners, with the more specific ones first."""

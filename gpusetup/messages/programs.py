@@ -99,20 +99,6 @@ PROGRAMS = (
         marks=("llama.cpp", "llama_cpp", "llama-cpp", "llama-server", "ggml_cuda", "load_tensors:"),
     ),
     Program(
-        name="stable-diffusion.cpp",
-        on_torch=False,
-        way="Take its release for this CUDA, or build it with the CUDA toolkit: "
-        "`cmake -B build -DSD_CUDA=ON`",
-        marks=("stable-diffusion.cpp", "stable-diffusion.cpp:", "stable-diffusion.cpp/"),
-    ),
-    Program(
-        name="whisper.cpp",
-        on_torch=False,
-        way="Take its release for this CUDA, or build it with the CUDA toolkit: "
-        "`cmake -B build -DGGML_CUDA=ON`",
-        marks=("whisper.cpp", "whisper.cpp:", "whisper.cpp/", "whisper_init_"),
-    ),
-    Program(
         name="CTranslate2",
         packages=("ctranslate2", "faster_whisper", "whisperx"),
         on_torch=False,

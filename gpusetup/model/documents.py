@@ -270,6 +270,9 @@ class VerifyAnswer(Frozen):
     """The worst problem of the checks that did not pass; null if the verdict is `passed`."""
 
 
+Confidence = Literal["measured", "clear", "close"]
+
+
 class PlanMemory(Frozen):
     """The memory of the GPU that needs the most, in GiB by purpose; `capacity` is the memory that
     CUDA lets a program use."""
@@ -305,6 +308,8 @@ class Help(Frozen):
     with the one that lacks the least."""
     recipe: Text
     """The recipe with which the job then fits; null if the change is not enough on its own."""
+    confidence: Confidence | None = None
+    """How sure it is that a job that does not fit then fits; null if the change is not enough."""
 
 
 class Way(Frozen):
@@ -348,6 +353,8 @@ class FewerGpus(Frozen):
 
     gpus: int
     recipe: str
+    confidence: Confidence
+    """How far you can rely on it that the job fits there."""
     context: int
     """The longest context, if the user asked for it."""
     without_offload: bool
@@ -379,7 +386,7 @@ class PlanCell(Frozen):
     """The memory settings with which the job fits, such as `Env + SP=2`; `-` if none fits."""
     basis: Literal["measured", "predicted"]
     """Whether the numbers were measured or predicted by the memory model."""
-    confidence: Literal["measured", "clear", "close"]
+    confidence: Confidence
     """How far you can rely on the answer."""
     near_percent: int = 3
     """The confidence is `close` if the estimate is within this percentage of the limit."""
@@ -408,8 +415,7 @@ class PlanCell(Frozen):
     """What may need memory but was not counted, such as unknown keys of the config or models of
     unknown size. If the list is not empty and the job fits, the confidence is at most `close`."""
     assumed: tuple[str, ...] = ()
-    """Sentences that say how plan assumes that the model is trained, because no trainer is
-    named."""
+    """What plan assumed because it was not given, each with the option that changes it."""
     advice: tuple[str, ...] = ()
     """Sentences with more advice about this job."""
     model: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
-from statistics import fmean
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from gpusetup.model.frozen import replace
@@ -15,8 +14,8 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
-    ThinnedMoments,
     Work,
+    at_least,
     below,
     is_quiet,
     mean,
@@ -25,8 +24,6 @@ from gpusetup.monitor.work import (
     work_of,
 )
 
-START, WORK, PAUSE = "start", "work", "pause"
-"""The possible phases of a moment. The phase is empty until it is known."""
 LAST_SAMPLES = 5
 """How many memory samples count as recent, because freeing memory may take several samples."""
 
@@ -38,18 +35,17 @@ class Parts(NamedTuple):
     """The work from first to last, without the start and the pauses."""
     work_and_pauses: Work | None
     """The same as `work`, but including the pauses."""
-    paused: Work | None
     pauses: Sequence[float]
     """The lengths of the pauses in seconds."""
     start: float
-    """Seconds before the GPU worked as it did later: start, loading and warm-up are not judged."""
+    """Seconds before the first work, which are not judged."""
 
     @property
     def pause_share(self) -> float:
         """The percentage of samples between the first and the last work in which the GPU paused."""
-        if not self.paused or not self.work_and_pauses:
+        if not self.work or not self.work_and_pauses:
             return 0.0
-        return self.paused.samples / self.work_and_pauses.samples * 100
+        return 100 - self.work.samples / self.work_and_pauses.samples * 100
 
 
 class MemoryShare(NamedTuple):
@@ -58,10 +54,8 @@ class MemoryShare(NamedTuple):
     p95: float | None
     peak: float
     last: float | None
-    """The highest value of the last seconds or, if memory suddenly became empty, of the seconds
-    before."""
-    fell: bool
-    """Whether memory was full and then nearly empty, as if its process had run out of memory."""
+    """The highest value of the last samples: a process that fails frees its memory a little before
+    the run ends."""
     grew: bool
     """Whether memory grew a lot, and in each quarter of the run."""
     first: float
@@ -69,73 +63,21 @@ class MemoryShare(NamedTuple):
 
 
 class GpuRun:
-    """What one GPU did in a run. It first collects the GPU's samples in limited memory, and finds
-    out when the GPU worked or paused; the figures are computed when all samples are there."""
+    """What one GPU did in a run, according to its samples."""
 
-    def __init__(self, first: GpuSample) -> None:
-        self.first = self.latest = first
-        """The first sample, and the last one in which the GPU was not lost."""
-        self.label, self.name = str(first.index), first.name
-        self.moments = ThinnedMoments()
-        self.all_pauses: list[tuple[float, float]] = []
-        """For each pause, the second when it began and its length in seconds."""
-        self.quiet_since: float | None = None
-        self.has_worked = False
-        self.lost_at: str | None = None
-        self.lost_since = 0.0
+    def __init__(self, rows: Sequence[Moment]) -> None:
+        self.rows = rows
+        self.first = rows[0].gpu
+        self.label, self.name = str(self.first.index), self.first.name
+        present = [row.gpu for row in rows if not row.gpu.lost]
+        self.latest = present[-1] if present else self.first
+        """The last sample in which the GPU was not lost."""
+        # A GPU may be lost, come back, and be lost again; the latest loss counts.
+        lost = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
+        self.lost_at = lost[-1].sample.at if lost else None
+        self.lost_since = lost[-1].seconds if lost else 0.0
         """Seconds after the start of the run."""
-
-    def add(self, gpu: GpuSample, sample: Sample) -> None:
-        """Add the GPU's next sample."""
-        gpu = with_use_of_its_processes(gpu, self.latest)
-        moment = Moment(gpu, sample)
-        self.moments.add(moment)
-        if gpu.lost:
-            # A GPU may be lost, come back, and be lost again; the start of the latest loss counts.
-            if self.lost_at is None:
-                self.lost_since = sample.seconds
-            self.lost_at = self.lost_at or sample.at
-        else:
-            self.lost_at = None
-            self.latest = gpu
-        if gpu.utilization_percent is not None:
-            # NVML's value covers up to one second before the sample, so any work that it shows for
-            # an empty GPU (without processes, and with less memory in use than any CUDA program
-            # needs) has already ended.
-            is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
-            self._note_use(moment, 0.0 if is_empty else gpu.utilization_percent)
-
-    def _note_use(self, moment: Moment, use: float) -> None:
-        """Record whether the GPU works at this moment."""
-        if use <= marks.QUIET:
-            if self.quiet_since is None:
-                self.quiet_since = moment.seconds
-            return
-        if self.quiet_since is not None:
-            self._end_quiet_stretch(self.quiet_since, moment.seconds)
-            self.quiet_since = None
-        moment.phase = WORK
-        self.has_worked = True
-
-    def _end_quiet_stretch(self, since: float, until: float) -> None:
-        """Decide what a quiet stretch was, now that work follows it: the start-up, a short stutter
-        (counted as work) or a pause."""
-        length = until - since
-        if not self.has_worked:
-            phase = START
-        elif length < marks.PAUSE_SECONDS:
-            phase = WORK
-        else:
-            phase = PAUSE
-            self.all_pauses.append((since, length))
-        for row in reversed(self.moments.all()):
-            if row.seconds < since:
-                break
-            row.phase = phase
-
-    @cached_property
-    def rows(self) -> list[Moment]:
-        return self.moments.all()
+        self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
 
     @cached_property
     def utilization(self) -> float | None:
@@ -152,18 +94,36 @@ class GpuRun:
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
-        measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
-        # Quiet samples have no phase until work follows them; only then do they become a pause.
-        body = [row for row in measured if row.phase in (WORK, PAUSE)]
-        body = body[warm_up(body) :]
-        judged_from = body[0].seconds if body else 0.0
+        at_work = [place for place, row in enumerate(self.measured) if not is_quiet(row.gpu)]
+        if not at_work:
+            return Parts(work=None, work_and_pauses=None, pauses=(), start=0.0)
+        body = self.measured[at_work[0] : at_work[-1] + 1]
+        work: list[Moment] = []
+        quiet: list[Moment] = []
+        pauses = []
+        for row in body:
+            if is_quiet(row.gpu):
+                quiet.append(row)
+                continue
+            # Now that work follows, a quiet stretch was a pause, or a short stutter of the work.
+            length = row.seconds - quiet[0].seconds if quiet else 0.0
+            if length >= marks.PAUSE_SECONDS:
+                pauses.append(length)
+                quiet = []
+            work += [*quiet, row]
+            quiet = []
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK]),
+            work=work_of(work),
             work_and_pauses=work_of(body),
-            paused=work_of([row for row in body if row.phase != WORK]),
-            pauses=[length for since, length in self.all_pauses if since >= judged_from],
-            start=judged_from - measured[0].seconds if body else 0.0,
+            pauses=pauses,
+            start=body[0].seconds - self.measured[0].seconds,
         )
+
+    @cached_property
+    def quiet_since(self) -> float | None:
+        """The second from which the GPU did nothing until the end; None if it worked at the end."""
+        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
+        return quiet[-1].seconds if quiet else None
 
     @property
     def judged(self) -> Work | None:
@@ -186,41 +146,30 @@ class GpuRun:
     @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
-        since = self.quiet_since
-        if since is None or not self.has_worked:
+        if self.quiet_since is None or self.parts.work is None:
             return 0.0
-        return self.rows[-1].seconds - since
+        return self.rows[-1].seconds - self.quiet_since
 
-    @cached_property
-    def ended_at(self) -> float | None:
-        """The second at which the last process freed the GPU's memory, after which the GPU did
-        nothing; None if the recording does not show such an end."""
-        present = [row.gpu for row in self.rows if not row.gpu.lost]
-        used = [gpu.memory_used_bytes for gpu in present if gpu.memory_used_bytes is not None]
-        if not used:
-            return None
-        free = float(marks.EMPTY_MEMORY)
-        # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.
-        first = present[0]
-        if is_quiet(first) and or_zero(first.memory_percent) < marks.DESKTOP_MEMORY:
-            free = max(free, used[0] * 1.1)
-        was_in_use = max(used) >= free + marks.CUDA_CONTEXT
-        return self.quiet_since if was_in_use and used[-1] <= free else None
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a process still computes on the GPU at the end or, if no processes are listed,
+        whether more memory is in use than a desktop needs."""
+        if self.latest.processes is not None:
+            return not all(map(is_display, self.latest.processes))
+        return at_least(self.latest.memory_percent, marks.DESKTOP_MEMORY)
 
     @cached_property
     def memory(self) -> MemoryShare:
         """How full the GPU's memory was during the run."""
         rows = [row for row in self.rows if row.gpu.memory_percent is not None]
         shares = [or_zero(row.gpu.memory_percent) for row in rows]
-        falls = peaks_before_a_fall(shares)
         # Before its first work, a program loads its data, so growing memory is not a leak.
         begin = self.rows[0].seconds + self.parts.start
         at_work = [or_zero(row.gpu.memory_percent) for row in rows if row.seconds >= begin]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
-            last=max(falls or shares[-LAST_SAMPLES:], default=None),
-            fell=len(falls) > 0,
+            last=max(shares[-LAST_SAMPLES:], default=None),
             grew=grows_all_the_time(at_work),
             first=at_work[0] if at_work else 0.0,
         )
@@ -263,23 +212,39 @@ class GpuRun:
         return bool(self.holders) if lists_them else None
 
     def counted_samples(self) -> list[GpuSample]:
-        """The samples that the figures of the summary are about: without the start, and without the
-        time after its process ended, if the GPU did more than run stray kernels."""
+        """The samples that the figures of the summary are about: from the first to the last work,
+        if the GPU did more than run stray kernels."""
         first, last = self.rows[0].seconds, self.rows[-1].seconds
         if self.worked:
             first += self.parts.start
-            last = last if self.ended_at is None else self.ended_at
+            last = last if self.quiet_since is None else self.quiet_since
         return [row.gpu for row in self.rows if first <= row.seconds <= last]
+
+
+def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
+    """What each GPU did in a run with these samples. A GPU may appear later, because nvidia-smi
+    leaves out GPUs that do not respond."""
+    rows: dict[int, list[Moment]] = {}
+    for sample in samples:
+        for gpu in sample.gpus:
+            earlier = rows.setdefault(gpu.index, [])
+            before = earlier[-1].gpu if earlier else gpu
+            earlier.append(Moment(with_use_of_its_processes(gpu, before), sample))
+    return tuple(map(GpuRun, rows.values()))
 
 
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
-    that shows no work; otherwise unchanged.
+    that shows no work; otherwise unchanged. A GPU without a process does no work.
 
     A GPU's counter only looks at short moments: an H100 (driver 580) that computed for 50 ms out of
     every 200 ms reported 0 %, while the same driver reported 25 % for its process.
     """
     own_use = gpu.utilization_percent
+    # NVML's value covers up to one second before the sample, so any work that it shows for an empty
+    # GPU (with less memory in use than any CUDA program needs) has already ended.
+    if own_use and gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY):
+        return replace(gpu, utilization_percent=0.0)
     if own_use is None or own_use > marks.QUIET:
         return gpu
     # A process's first value covers only its start: it was 85 % for a program that then did
@@ -289,21 +254,6 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)
     # A lower share comes only from a stray kernel.
     return replace(gpu, utilization_percent=busiest_share) if busiest_share >= marks.IDLE else gpu
-
-
-def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
-    """The memory's recent peak, in percent, at each sample where memory had been full and was
-    suddenly nearly empty.
-
-    >>> peaks_before_a_fall([80, 99, 99, 2, 1]), peaks_before_a_fall([80, 2])
-    ([99, 99], [])
-    """
-    peaks = []
-    for position, share in enumerate(shares):
-        recent = max(shares[max(0, position - LAST_SAMPLES) : position], default=0.0)
-        if share < marks.MEMORY_GONE and recent >= marks.MEMORY_FULL:
-            peaks.append(recent)
-    return peaks
 
 
 SAMPLES_OF_A_LEAK = 8
@@ -321,31 +271,3 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     # that.
     least = min(later - earlier for earlier, later in pairwise(quarters))
     return growth >= marks.LEAK_GROWTH and least >= growth / 12
-
-
-# --- the start ------------------------------------------------------------------------------------
-
-
-WARM_UP_CHUNKS = 64
-"""How many parts a run is divided into when we look for a warm-up."""
-LEAST_WARM_UP_SAMPLES = 3
-"""The shortest warm-up; in fewer samples, low utilisation may be chance."""
-
-
-def warm_up(body: Sequence[Moment]) -> int:
-    """How many samples at the start the GPU works much less than later, for example while the
-    program compiles, or loads its data after it moved its model to the GPU; 0 if there are none."""
-    length = len(body) // WARM_UP_CHUNKS + 1
-    uses = [or_zero(row.gpu.utilization_percent) for row in body]
-    levels = [fmean(uses[begin : begin + length]) for begin in range(0, len(uses), length)]
-    if not levels:
-        return 0
-    # The second half of the run shows how the GPU works when it is warm.
-    usual = percentile(levels[len(levels) // 2 :], 50)
-    warm_level = usual * marks.WARMED_UP_USE
-    warm_from = next((place for place, level in enumerate(levels) if level >= warm_level), 0)
-    samples = warm_from * length
-    is_plausible = LEAST_WARM_UP_SAMPLES <= samples <= len(uses) * marks.LONGEST_WARM_UP / 100
-    if not is_plausible or fmean(levels[:warm_from]) >= usual * marks.WARM_UP_USE:
-        return 0
-    return samples

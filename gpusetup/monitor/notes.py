@@ -3,81 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
-from gpusetup.monitor.run import WatchedRun
+from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.steps import WORKERS_HELP
-from gpusetup.monitor.words import filled, labels
-from gpusetup.monitor.work import or_zero
+from gpusetup.monitor.words import about, filled
+from gpusetup.monitor.work import Work, at_least, or_zero, percent
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
-NOTES: tuple[tuple[Sign, str], ...] = (
-    (s.memory_grew & ~s.fills_soon, "{memory_growth}; a leak?"),
-    (s.work_ended, END_OF_WORK),
-    (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
-    (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
-    (s.hot, "{gpu.heat} °C, more than 85 °C"),
+if TYPE_CHECKING:
+    from gpusetup.monitor.judge import Judgement
+
+NOTES: tuple[tuple[Sign, str, str], ...] = (
+    (s.memory_grew & ~s.server, "{memory_growth}", "find-the-leak"),
+    (s.work_ended,
+     "its work ended at second {gpu.quiet_since} of {run.seconds}, and its memory was freed: the "
+     "process ended", "see-how-it-ended"),
+    (s.shared_by_programs,
+     "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
+     "see-whose-they-are"),
+    (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
+    (s.memory_high & ~(s.memory_grew | s.server),
+     "memory {gpu.memory.p95} % full, more than 90 %: a little more ends the run. Use a smaller "
+     "batch with more accumulation; `gpusetup tune --batch-size` finds the largest that fits", ""),
+    (s.memory_has_room & s.training,
+     "memory {gpu.memory.p95} % full (70 to 90 % is usual): a larger batch fits and may be faster; "
+     "`gpusetup tune --batch-size` finds the largest", ""),
+    (s.hot, "{gpu.heat} °C, more than 85 °C: improve the cooling", ""),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
-     "the first {gpu.parts.start} s, with less work than later, are not counted"),
-    (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
+     "the first {gpu.parts.start} s, without work, are not counted", ""),
+    (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}", ""),
 )  # fmt: skip
-"""Notes on a GPU that worked, each with the condition under which it is shown. The acceleration
-guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
+"""Notes on a GPU that worked: the condition, the sentence, and the id of the next step if the user
+should act on it even in a good run (the most urgent comes first). The acceleration guide's ranges
+are 70 to 90 % of the memory, and up to 85 °C."""
+
+
+def noted(run: WatchedRun) -> Iterator[tuple[Subject, str, str]]:
+    """Yields each note on a GPU that worked, with its next step."""
+    for subject in run.subjects:
+        for is_seen, sentence, step in NOTES:
+            if is_seen(subject):
+                yield subject, filled(sentence, subject), step
 
 
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     """Yields the notes on a run whose words are not already in the evidence: about a short
     recording, each GPU that worked, and the machine's memory."""
-    if run.samples < marks.FEW_SAMPLES and judgement.cause != "too-short":
+    if run.samples < marks.FEW_SAMPLES:
         noun = "sample" if run.samples == 1 else "samples"
         words = f"this recording is short ({run.samples} {noun} in {run.seconds:.0f} s)"
         yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
-    noted: dict[str, list[GpuRun]] = {}
-    for subject in run.subjects:
-        for is_seen, sentence in NOTES:
-            if is_seen(subject):
-                noted.setdefault(filled(sentence, subject), []).append(subject.gpu)
-    for words, gpus in noted.items():
+    gpus_with: dict[str, list[GpuRun]] = {}
+    for subject, words, _ in noted(run):
+        gpus_with.setdefault(words, []).append(subject.gpu)
+    for words, gpus in gpus_with.items():
         if words not in judgement.evidence:
-            yield f"GPU {labels(gpus)}: {words}"
+            yield about(gpus, words)
+    machine = Work(run.rows)
+    others = or_zero(machine.host_cpu) - or_zero(machine.cpu)
+    is_full = at_least(percent(machine.host_cpu, 100 * or_zero(machine.host_cores)), 90.0)
+    if is_full and others >= 100:
+        yield (
+            f"the machine's CPU was used up, with {others:.0f} % CPU by other programs (100 % is "
+            "one core): look for them with `top`"
+        )
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
-        yield f"the machine's memory is {run.host_memory:.0f} % full"
+        yield (
+            f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers, or "
+            "end other programs"
+        )
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------
 
-STARVED = ("workers", "by-itself", "each-step")
-"""Causes of an input-starved run against which more loader workers help."""
-has_room = Sign(
-    # Unknown memory counts as empty.
-    lambda subject: all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in subject.run.gpus)
-)
+UNKNOWN_CAUSES = ("short-pieces", "one-reading")
+"""Causes of a verdict that only say how much the GPU works, so that any of the advice may help."""
 
 
 def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     """The acceleration guide's three pieces of advice for a training whose GPU works less than half
-    of the time, without what does not help here; for a single reading, the steps
-    for each GPU."""
-    if judgement.verdict in ("uneven", "faulty"):
-        return ()
-    if run.is_reading:
-        return tuple(dict.fromkeys(step for gpu in run.gpus for step in picture_of(gpu).steps))
-    subject, verdict, cause = judgement.subject, judgement.verdict, judgement.cause
+    of the time for an unknown reason; a known reason has its own next step."""
     lowest = min((one.work.utilization for one in run.subjects), default=100.0)
-    if subject is None or run.kind not in ("training", "") or lowest >= marks.LOW:
+    is_unknown = judgement.cause in UNKNOWN_CAUSES
+    if not is_unknown or run.kind not in ("training", "") or lowest >= marks.LOW:
         return ()
-    # With short pieces of unknown cause, any of the three may help.
-    is_unknown = cause == "short-pieces"
-    launches = verdict == "launch-bound" or is_unknown
-    loads = (verdict == "input-starved" and cause in STARVED) or is_unknown
-    rows = (
-        (LARGER_BATCH, launches and has_room(subject)),
-        (MORE_WORKERS, loads and WORKERS_HELP(subject)),
-        (MIXED_PRECISION, launches),
-    )
-    return tuple(text.format(workers=run.useful_workers) for text, fits in rows if fits)
+    # Unknown memory counts as empty.
+    has_room = all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in run.gpus)
+    loader = MORE_WORKERS.format(workers=run.useful_workers)
+    return (*((LARGER_BATCH,) if has_room else ()), loader, MIXED_PRECISION)

@@ -13,7 +13,7 @@ from functools import partial
 
 from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
-from gpusetup.monitor.smi_logs import gpus_of, rows_by_moment, rows_of
+from gpusetup.monitor.smi_logs import csv_rows, moments_of_rows
 from gpusetup.monitor.sources import Machine, SourceEnded
 from gpusetup.probe.nvidia_smi import PROGRAM, asked
 from gpusetup.probe.other_makers import gpu_of, topology_targets
@@ -29,7 +29,6 @@ BASIC_FIELDS = (
 FIELDS = (
     *BASIC_FIELDS,
     *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
-    *("pcie.link.gen.current", "pcie.link.width.current"),
 )
 """Fields that are tried first: nvidia-smi rejects a whole query with a field that it does not know.
 """
@@ -61,7 +60,7 @@ def smi_gpus(system: System, fields: Sequence[str]) -> tuple[GpuSample, ...]:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
     names = heading_of(heading)
-    gpus = gpus_of(next(rows_by_moment(rows_of(names, lines)), {})) if names else ()
+    _, gpus = next(moments_of_rows(csv_rows(names, lines)), (None, ()))
     # Check the output, because nvidia-smi exits with 0 even if it only printed an error.
     if not gpus:
         printed = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]

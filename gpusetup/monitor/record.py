@@ -6,7 +6,6 @@ It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
@@ -15,7 +14,8 @@ from typing import Any, NamedTuple
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.model.codec import from_plain
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import smi_logs
 from gpusetup.monitor.documents import Sample, Summary
 from gpusetup.monitor.smi_logs import SmiLog
@@ -36,6 +36,13 @@ OTHER_TOOLS = {
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
+
+
+class Header(Frozen):
+    """What the kind of a document shows."""
+
+    schema: str | None = None
+    kind: str | None = None
 
 
 class RecordedRun(NamedTuple):
@@ -71,7 +78,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
         if log:
             # The lines above may contain the time, or rows of other columns.
             rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning
-            return RecordedRun(smi_logs.with_losses(log, chain(rows, lines), interval), log)
+            return RecordedRun(log.samples(chain(rows, lines), interval), log)
     raise BadInput(f"{path} is not a recording of monitor or nvidia-smi", hint=FORMAT_HINT)
 
 
@@ -100,20 +107,14 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         if not line.strip():
             continue
         try:
-            plain = json.loads(line)
-        except ValueError as problem:
+            header = from_json(line, Header, what=where)
+        except BadInput as problem:
             if not line.endswith("\n"):
                 return  # the recorder was killed while writing this line
-            raise BadInput(f"{where} is not JSON: {problem}", hint=FORMAT_HINT) from problem
-        except RecursionError as problem:
-            raise BadInput(f"{where} is nested too deeply", hint=FORMAT_HINT) from problem
-        # Skip `null`, which is valid JSON but not a document.
-        if plain is None:
-            continue
-        schema = plain.get("schema") if isinstance(plain, dict) else None
-        if schema != SCHEMA:
-            hint = f"it is {schema or 'something else'}; this version reads {SCHEMA}"
+            raise BadInput(problem.message, hint=FORMAT_HINT) from problem
+        if header.schema != SCHEMA:
+            hint = f"it is {header.schema or 'something else'}; this version reads {SCHEMA}"
             raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
         # The summary is the last line.
-        kind: Any = Summary if plain.get("kind") == "summary" else Sample
-        yield from_plain(plain, kind, what=where)
+        kind: Any = Summary if header.kind == "summary" else Sample
+        yield from_json(line, kind, what=where)

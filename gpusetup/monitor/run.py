@@ -3,39 +3,47 @@ and each of them as the subject of a verdict. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
-from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.gpu import GpuRun, gpu_runs
 from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work, highest, or_zero, percent
+from gpusetup.monitor.work import Moment, Work, highest, or_zero, percent
 
 NO_GPU = GpuSample(index=-1)
 """Stands in for the GPU in moments that are only about the command and the machine."""
 
 
-class RunTally:
-    """Collects the samples of one run: each GPU's, the command's and the machine's."""
+MOST_SAMPLES = 1000
+"""How many samples of a run are kept, so that a run of days needs little memory."""
 
-    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+
+class RunTally:
+    """Collects the samples of one run: every sample at first, later every second, every fourth and
+    so on."""
+
+    def __init__(self) -> None:
         self.samples = 0
         self.seconds = 0.0
-        self.gpus: dict[int, GpuRun] = {}
-        self.machine = GpuRun(NO_GPU)
-        """What the command and the machine did, as the run of a GPU that reports nothing."""
-        for sample in samples:
-            self.add(sample)
+        self._kept: list[Sample] = []
+        self._every = 1
 
     def add(self, sample: Sample) -> None:
+        if self.samples % self._every == 0:
+            self._kept.append(sample)
         self.samples += 1
         self.seconds = sample.seconds
-        self.machine.add(NO_GPU, sample)
-        for gpu in sample.gpus:
-            # A GPU may appear later, because nvidia-smi leaves out GPUs that do not respond.
-            self.gpus.setdefault(gpu.index, GpuRun(gpu)).add(gpu, sample)
+        self._last = sample
+        if len(self._kept) >= MOST_SAMPLES:
+            self._kept = self._kept[::2]
+            self._every *= 2
+
+    def kept(self) -> list[Sample]:
+        """The kept samples, followed by the last one, because it shows how the run ended."""
+        return self._kept if self._kept[-1] is self._last else [*self._kept, self._last]
 
 
 class WatchedRun:
@@ -44,12 +52,15 @@ class WatchedRun:
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so (`smi_logs.py`).
-        self.is_log = (about.source or "").startswith("nvidia-smi ")
-        self.is_reading = self.is_log and tally.samples < marks.LEAST_SAMPLES
-        """Whether there is only a single reading of nvidia-smi instead of a run."""
-        self.gpus = tuple(tally.gpus.values())
-        self.machine = tally.machine
-        self.rows = self.machine.rows
+        is_log = (about.source or "").startswith("nvidia-smi ")
+        is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
+        self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
+        """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
+        samples = tally.kept()
+        self.gpus = gpu_runs(samples)
+        self.rows = [Moment(NO_GPU, sample) for sample in samples]
+        self.machine = GpuRun(self.rows)
+        """What the command and the machine did, as the run of a GPU that reports nothing."""
         trees = [row.tree for row in self.rows if row.tree is not None]
         hosts = [row.host for row in self.rows if row.host is not None]
         # A quota may change while a command runs, so use the last one.
@@ -79,8 +90,7 @@ class WatchedRun:
     def training_processes(self) -> int:
         """The number of processes that train: those that use a GPU or, if they were not counted,
         one for each GPU that works."""
-        at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
-        return self.ranks or max(1, len(at_work))
+        return self.ranks or max(1, len(self.at_work))
 
     @property
     def useful_workers(self) -> int:
@@ -193,11 +203,6 @@ class Subject:
         """The percentage of samples with work in which the throttle reason was active; 100 if only
         the temperature shows it, 0 if there is none."""
         return self.work.reasons.get(self.throttle.reason, 100.0) if self.throttle else 0.0
-
-    @property
-    def others_cpu(self) -> float:
-        """The CPU that programs other than the command use, in percent of one core."""
-        return or_zero(self.work.host_cpu) - or_zero(self.work.cpu)
 
     @property
     def cpu_share(self) -> float | None:

@@ -73,7 +73,10 @@ class Command:
         # We restore the old handlers when the command has ended.
         self._old = {number: signal.signal(number, self._forward) for number in FORWARDED}
         self._output.begin()
-        self.tree: ProcessTree | None = None
+        from gpusetup.monitor.host import ProcessTree, or_none
+
+        # None if the command has already ended.
+        self.tree = or_none(ProcessTree, self._child.pid)
 
     def _read_along(self, data: bytes) -> None:
         # The time of an epoch is when its number was printed.
@@ -92,13 +95,6 @@ class Command:
             if match:
                 return match[1][:LONGEST_ERROR]
         return None
-
-    def watch_tree(self) -> None:
-        """Start watching the command's processes; if the command has already ended, there are none
-        to watch."""
-        from gpusetup.monitor.host import ProcessTree, or_none
-
-        self.tree = or_none(ProcessTree, self._child.pid)
 
     def _forward(self, number: int, frame: object) -> None:
         """Handle a signal: send it to the command, unless the terminal already did."""
@@ -166,8 +162,6 @@ def watch(
     from gpusetup.monitor.host import HostSampler
 
     command = beside if isinstance(beside, Command) else None
-    if command is not None:
-        command.watch_tree()
     tree = beside.tree if isinstance(beside, Command) else beside
     host = HostSampler()
     for sample in samples_in_time(source, say, command, seconds, patience):

@@ -38,6 +38,7 @@ class Sign:
 # --- the GPU --------------------------------------------------------------------------------------
 
 no_gpu = Sign(lambda s: s.gpu is s.run.machine)
+one_reading = Sign(lambda s: s.run.is_reading)
 busy = Sign(lambda s: at_least(s.work.utilization, marks.BUSY))
 mostly_waits = Sign(lambda s: below(s.work.utilization, marks.LOW))
 # NCCL's kernels poll for the other ranks, so utilisation stays high while they wait.
@@ -68,20 +69,18 @@ gaps = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
 
 @Sign
 def rests_at_the_end(subject: Subject) -> bool:
-    """Whether the GPU did nothing at the end of the recording for a minute or a large part of it,
-    much longer than in its pauses, while its memory is still in use."""
+    """Whether the GPU did nothing at the end of the recording, for much longer than in its pauses,
+    while its memory is still in use."""
     rest = subject.gpu.seconds_after_work
-    is_much = rest >= 10.0 and at_least(percent(rest, subject.run.seconds), marks.PAUSE_SHARE)
-    is_long = (is_much or rest >= 60.0) and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
-    is_open = subject.run.exit is None and subject.gpu.ended_at is None
-    return is_long and is_open and subject.run.held(subject.gpu)
+    is_long = rest >= marks.HANG_SECONDS and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
+    return is_long and subject.run.exit is None and subject.gpu.holds_memory
 
 
 @Sign
 def work_ended(subject: Subject) -> bool:
     """Whether the process ended long before the recording did, with an unknown exit code."""
     is_over = subject.gpu.seconds_after_work >= marks.PAUSE_SECONDS
-    return is_over and subject.run.exit is None and subject.gpu.ended_at is not None
+    return is_over and subject.run.exit is None and not subject.gpu.holds_memory
 
 
 # --- the GPU's memory -----------------------------------------------------------------------------
@@ -93,14 +92,10 @@ memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 # With so little memory left, torch's allocator frees and allocates again in each step, which shows
 # as waiting.
 memory_used_up = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_FULL))
-memory_fell = Sign(lambda s: s.gpu.memory.fell)
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
 # At this rate it will be full before the run's length has doubled.
 fills_soon = memory_grew & Sign(lambda s: 2 * s.gpu.memory.peak - s.gpu.memory.first >= 100)
-# If the command ended with an error, nearly full is enough.
-full_at_the_end = Sign(
-    lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT if s.run.exit else marks.MEMORY_FULL)
-)
+full_at_the_end = Sign(lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT))
 host_memory_full = Sign(lambda s: at_least(s.run.host_memory, marks.MEMORY_TIGHT))
 left_over = Sign(
     # The driver lists no process, and holds at most 0.6 GiB itself on a large card.
@@ -122,18 +117,6 @@ def lowers_the_clocks(cause: str) -> Sign:
     return Sign(lambda s: s.throttle is not None and s.throttle.cause == cause)
 
 
-@Sign
-def unexplained(subject: Subject) -> bool:
-    """Whether there is no known reason for low clocks: no throttle reason is reported, and the GPU
-    is not near its power limit, which some drivers do not report as a reason."""
-    reasons = subject.work.reasons.keys() - {"gpu_idle"}
-    return not (reasons or subject.throttle or or_zero(subject.work.power_share) >= 85.0)
-
-
-# Heavy work at the rated power limit also lowers the clock, but not as far.
-clocks_far_down = unexplained & Sign(
-    lambda s: s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS)
-)
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
@@ -158,6 +141,7 @@ pcie_carries = Sign(
     )
 )
 links_carry = nvlink_carries | pcie_carries
+waits_for_a_rank = has_ranks_or_held_gpus & spins & light & no_memory_traffic & ~links_carry
 # Packet headers and gaps take 30 % of what a link can carry. A dmon log does not show the link, so
 # 16 lanes of PCIe 3 are assumed.
 link_full = Sign(
@@ -193,29 +177,6 @@ failed = Sign(lambda s: bool(s.run.exit))
 enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * max(1, s.together))
 
 
-@Sign
-def others_full(subject: Subject) -> bool:
-    """Whether other programs use up the machine's CPU so that the command has to wait for it: 90 %
-    of all cores are busy, other programs use 30 % of them, and neither a disk nor resting workers
-    explain why the command waits."""
-    machine_is_busy = at_least(subject.work.host_share, 90.0)
-    others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
-    # A process that sleeps uses less than 5 % of a core, however busy the machine is.
-    wants_cpu = at_least(subject.work.cpu, 5.0)
-    waits_for_data = blocked(subject) or reads(subject) or workers_rest(subject)
-    return machine_is_busy and others_use_much and wants_cpu and not waits_for_data
-
-
-computes_in_pauses = Sign(
-    lambda s: (
-        s.gpu.parts.paused is not None and at_least(s.gpu.parts.paused.busiest_cpu, marks.CORE_FULL)
-    )
-)
-writes_in_pauses = Sign(
-    lambda s: (
-        s.gpu.parts.paused is not None and at_least(s.gpu.parts.paused.write_rate, marks.WRITE_RATE)
-    )
-)
 # All read calls count, because reading a data set from the page cache also takes time.
 reads_nothing = Sign(lambda s: below(s.work.input_rate, marks.READ_RATE))
 # If a data set is in the process's own memory, its batches are visible only as PCIe traffic.

@@ -10,13 +10,11 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple
 
-from gpusetup.child_scripts.nvml_fields import LANE_BYTES, THROTTLE_REASONS
+from gpusetup.child_scripts.nvml_fields import THROTTLE_REASONS
 from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
-from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
@@ -42,6 +40,17 @@ LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
 """The GPUs at one time, which is None if the output does not tell it."""
 
 
+LOST = re.compile(
+    r"unable to determine the device handle for gpu\s*(?:(?P<index>\d{1,3})\s*:\s)?"
+    r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
+    re.I,
+)
+"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
+initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
+LONGEST_PROBLEM = 200
+"""How many characters of such a line are shown."""
+
+
 class SmiLog(NamedTuple):
     """One form of the output of nvidia-smi."""
 
@@ -50,25 +59,53 @@ class SmiLog(NamedTuple):
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
         """Yields a sample for each moment, at its own time or, if that is missing or not later than
-        the previous one (a clock that was set back), `interval` seconds after it."""
+        the previous one (a clock that was set back), `interval` seconds after it.
+
+        If the last line says that nvidia-smi can no longer read a GPU, this GPU is lost in one more
+        sample, or all of them if the line does not say which.
+        """
+        last_line = ""
+
+        def read_lines() -> Iterator[str]:
+            nonlocal last_line
+            for line in lines:
+                last_line = line if line.strip() else last_line
+                yield line
+
+        seen: dict[int, GpuSample] = {}
         start: datetime | None = None
         seconds = -interval
-        for time, gpus in self.moments(lines):
+        for time, gpus in self.moments(read_lines()):
             if not gpus:
                 continue
             start = start or time
             passed = (time - start).total_seconds() if time and start else 0.0
             seconds = passed if time and passed > seconds else seconds + interval
+            seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
+        if seen and (loss := LOST.search(last_line)):
+            # nvidia-smi cannot read the other GPUs either.
+            named = {int(loss["index"] or -1)} & seen.keys()
+            lost = tuple(
+                GpuSample(
+                    index=index,
+                    name=seen[index].name,
+                    uuid=seen[index].uuid,
+                    lost=True,
+                    problem=last_line.strip()[:LONGEST_PROBLEM],
+                )
+                for index in sorted(named or seen)
+            )
+            yield Sample(at="", seconds=seconds + interval, gpus=lost)
 
 
 def log_that_begins(line: str) -> SmiLog | None:
     """The form of nvidia-smi's output that begins with this line; None if none does."""
     columns = heading_of(line)
     if columns:
-        return SmiLog(CSV, partial(csv_moments, columns))
+        return SmiLog(CSV, lambda lines: moments_of_rows(csv_rows(columns, lines)))
     if dmon_columns(line):
-        return SmiLog("nvidia-smi dmon", dmon_moments)
+        return SmiLog("nvidia-smi dmon", lambda lines: moments_of_rows(dmon_rows(lines)))
     if BEGINS_QUERY.search(line):
         return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
@@ -81,13 +118,8 @@ SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
 
 
 def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
-    """The sample with these values, as far as a sample has them, and what its PCIe link can
-    carry."""
+    """The sample with these values, as far as a sample has them."""
     known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
-    generation, lanes = values.get("pcie_generation"), values.get("pcie_width")
-    # The rate is unknown if the generation is newer than the table.
-    if generation and lanes and 0 < generation < len(LANE_BYTES):
-        known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
     faults = [words.format(values[name]) for name, words in FAULTS.items() if values.get(name)]
     known["fault"] = ", ".join(faults) or None
     return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
@@ -102,17 +134,24 @@ FAULTS: Mapping[str, str] = {
 """Fields that show faulty memory, each with what to say about it."""
 
 
-# --- CSV ------------------------------------------------------------------------------------------
+# --- rows: CSV and dmon ---------------------------------------------------------------------------
 
 CSV = "nvidia-smi csv"
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu")
 """The first of these columns that a row has identifies its GPU; `gpu` is a column of dmon."""
+Row = Mapping[str, str]
+"""The cells of a line by column."""
 
 
-def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
-    for rows in rows_by_moment(rows_of(names, lines)):
-        first_row = next(iter(rows.values()))
-        yield (time_of(first_row.get("timestamp", "")), gpus_of(rows))
+def moments_of_rows(rows: Iterable[Row]) -> Iterator[LoggedMoment]:
+    """Yields the moments of a log with one row for each GPU. A row without a GPU, from a machine
+    that has none, is left out."""
+    for row_of_gpu in rows_by_moment(rows):
+        time = time_of(next(iter(row_of_gpu.values())))
+        gpus = (
+            gpu_in_row(index, row) for index, row in sorted(row_of_gpu.items()) if gpu_name(row)
+        )
+        yield time, tuple(gpus)
 
 
 ROWS_APART_SECONDS = 0.05
@@ -120,15 +159,13 @@ ROWS_APART_SECONDS = 0.05
 apart."""
 
 
-def rows_by_moment(
-    rows: Iterable[Mapping[str, str]],
-) -> Iterator[dict[int, Mapping[str, str]]]:
+def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
     """Yields the rows of each moment by GPU index; a new moment begins when a GPU appears again.
 
     If no column identifies the GPUs, rows with the same time are different GPUs, in their order.
     """
     indices: dict[str, int] = {}
-    moment: dict[int, Mapping[str, str]] = {}
+    moment: dict[int, Row] = {}
     last_time: datetime | None = None
     for row in rows:
         if not row.keys().isdisjoint(IDENTITY_COLUMNS):
@@ -137,7 +174,7 @@ def rows_by_moment(
             index = indices.setdefault(name, int(name) if name.isdecimal() else len(indices))
             begins_moment = index in moment
         else:
-            time = time_of(row.get("timestamp", ""))
+            time = time_of(row)
             apart = abs((time - last_time).total_seconds()) if time and last_time else 1.0
             begins_moment, last_time = apart >= ROWS_APART_SECONDS, time
             index = 0 if begins_moment else len(moment)
@@ -149,8 +186,9 @@ def rows_by_moment(
         yield moment
 
 
-def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
-    """Yields the rows of a log, without repeated headings and incomplete rows."""
+def csv_rows(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
+    """Yields the rows of a log with these columns, without repeated headings and incomplete
+    rows."""
     for line in lines:
         # A log that was interrupted by a crash may end with zero bytes.
         row = row_in(names, line.replace("\0", ""))
@@ -158,15 +196,31 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Mapping[str,
             yield row
 
 
-def gpu_name(row: Mapping[str, str]) -> str:
+def dmon_columns(line: str) -> list[str]:
+    """The column names in a heading of dmon, which dmon repeats regularly; [] for other lines.
+
+    >>> dmon_columns("# gpu    pwr  gtemp"), dmon_columns("# Idx      W      C")
+    (['gpu', 'pwr', 'gtemp'], [])
+    """
+    names = line.replace("#", " ").lower().split()
+    # The second heading contains the units, but not the word `gpu`.
+    return names if line.lstrip().startswith("#") and "gpu" in names else []
+
+
+def dmon_rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Yields the rows of `nvidia-smi dmon`, without its headings and what a shell printed."""
+    names: list[str] = []
+    for line in lines:
+        columns = dmon_columns(line)
+        names = columns or names
+        row = dict(zip(names, line.split(), strict=False))
+        if not columns and row.get("gpu", "").isdecimal():
+            yield row
+
+
+def gpu_name(row: Row) -> str:
     """The index, UUID or bus address of the GPU in a row; "" if the row has none."""
     return next((row[name] for name in IDENTITY_COLUMNS if name in row), "")
-
-
-def gpus_of(rows: Mapping[int, Mapping[str, str]]) -> tuple[GpuSample, ...]:
-    """The GPUs in the rows of one moment; a row without a GPU, from a machine that has none, is
-    left out."""
-    return tuple(gpu_in_row(index, row) for index, row in sorted(rows.items()) if gpu_name(row))
 
 
 LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
@@ -174,12 +228,25 @@ LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius"
 clock."""
 
 
-def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
+VIOLATIONS: Mapping[str, tuple[str, float]] = {
+    "tviol": (THERMAL_VIOLATION, 1),
+    "pviol": (POWER_VIOLATION, 50),
+}
+"""Maps each column of `nvidia-smi dmon -s v` to the throttle reason and to the value from which the
+reason counts. `tviol` is 0 or 1; `pviol` is a percentage of the time, which is slightly above 0
+even for a card at its rated power."""
+
+
+def gpu_in_row(index: int, row: Row) -> GpuSample:
     values = values_of(row)
     # One column for each reason, `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…`
     # before driver 535. `[Not Supported]` in all of them means that this card reports none.
     active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
-    if "throttle_reasons" not in values and any(map(cell, active.values())):
+    violations = {name: told for name in VIOLATIONS if (told := number(row.get(name))) is not None}
+    if violations:
+        over = (name for name, told in violations.items() if told >= VIOLATIONS[name][1])
+        values["throttle_reasons"] = tuple(VIOLATIONS[name][0] for name in over)
+    elif "throttle_reasons" not in values and any(map(cell, active.values())):
         reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
         values["throttle_reasons"] = reasons
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
@@ -194,15 +261,20 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
 NO_ANSWER = re.compile(r"unknown error|ERR!", re.I)
 
 
-def time_of(text: str) -> datetime | None:
-    """The timestamp of a row, without a time zone; None if the text is not a time.
+def time_of(row: Row) -> datetime | None:
+    """The time of a row, without a time zone; None if the row has none. The columns of dmon are
+    those of `-o DT` (`20251120`, `06:03:41`), or of `-o T`, where only the time between rows is
+    known.
 
-    >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
-    (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
+    >>> time_of({"timestamp": "2026/11/20 06:03:41.500"}), time_of({"time": "06:03:41"})
+    (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), datetime.datetime(2000, 1, 1, 6, 3, 41))
     """
     with contextlib.suppress(ValueError):
-        # nvidia-smi writes the date with slashes.
-        return datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=None)
+        if "timestamp" in row:
+            # nvidia-smi writes the date with slashes.
+            return datetime.fromisoformat(row["timestamp"].replace("/", "-")).replace(tzinfo=None)
+        day, hour = row.get("date", "20000101"), row.get("time", row.get("hh:mm:ss"))
+        return datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
     return None
 
 
@@ -228,27 +300,21 @@ def date_of(line: str) -> datetime | None:
 BEGINS_QUERY = re.compile("NVSMI LOG")
 
 
-def texts(
-    lines: Iterable[str], begins: re.Pattern[str], *, dated_above: bool
-) -> Iterator[tuple[datetime | None, str]]:
-    """Yields the text of each moment with its time; `begins` recognises the first line of a moment.
-
-    Lines above the first of these are a text as well, because a table may lack its banner; usually
-    it shows no GPU. `dated_above`: whether the time stands above that line (in the table), or below
-    it.
-    """
+def texts(lines: Iterable[str], begins: re.Pattern[str]) -> Iterator[tuple[datetime | None, str]]:
+    """Yields the text of each moment with its time; `begins` recognises the first line of a moment,
+    below which (in `-q`) or above which (in the table, as a line of its own) is the time. A text
+    may lack its first line, as in a table without its banner."""
     moment: list[str] = []
     time: datetime | None = None
-    last_date: datetime | None = None
+    has_begun = False
     for line in lines:
-        if begins.search(line):
-            if moment:
-                yield time, "".join(moment)
-            moment, time = [], last_date if dated_above else None
+        is_first = begins.search(line) is not None
         date = date_of(line)
-        last_date = date or last_date
-        if not dated_above:
-            time = time or date
+        if has_begun and (is_first or (date and SMI_DATE.match(line))):
+            yield time, "".join(moment)
+            moment, time, has_begun = [], None, False
+        has_begun = has_begun or is_first
+        time = time or date
         if len(moment) < MOST_LINES_OF_A_MOMENT:
             moment.append(line)
     if moment:
@@ -257,7 +323,7 @@ def texts(
 
 def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
-    for time, text in texts(lines, SMI_VERSION, dated_above=True):
+    for time, text in texts(lines, SMI_VERSION):
         processes = processes_of(text) or {}
         gpus = []
         for row in gpu_rows(text):
@@ -268,7 +334,7 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
-    for time, text in texts(lines, BEGINS_QUERY, dated_above=False):
+    for time, text in texts(lines, BEGINS_QUERY):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = []
@@ -294,141 +360,3 @@ def uses_of(processes: Iterable[GpuProcess]) -> tuple[ProcessUse, ...] | None:
         for one in processes
     ]
     return tuple(uses) or None
-
-
-# --- dmon -----------------------------------------------------------------------------------------
-
-DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
-    "pwr": ("power_watts", 1),
-    "gtemp": ("temperature_celsius", 1),
-    "sm": ("utilization_percent", 1),
-    "mem": ("memory_busy_percent", 1),
-    "pclk": ("clock_sm_mhz", 1),
-    "fb": ("memory_used_bytes", MIB),
-    "rxpci": ("pcie_rx_bytes_per_second", 1e6),
-    "txpci": ("pcie_tx_bytes_per_second", 1e6),
-    "dbecc": ("ecc_uncorrected", 1),
-}
-"""Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "ecc_uncorrected")
-VIOLATIONS: Mapping[str, tuple[str, float]] = {
-    "tviol": (THERMAL_VIOLATION, 1),
-    "pviol": (POWER_VIOLATION, 50),
-}
-"""Maps each column of `nvidia-smi dmon -s v` to the throttle reason and to the value from which the
-reason counts. `tviol` is 0 or 1; `pviol` is a percentage of the time, which is slightly above 0
-even for a card at its rated power."""
-
-
-def dmon_columns(line: str) -> list[str]:
-    """The column names in a heading of dmon, which dmon repeats regularly; [] for other lines.
-
-    >>> dmon_columns("# gpu    pwr  gtemp"), dmon_columns("# Idx      W      C")
-    (['gpu', 'pwr', 'gtemp'], [])
-    """
-    names = line.replace("#", " ").lower().split()
-    # The second heading contains the units, but not the word `gpu`.
-    return names if line.lstrip().startswith("#") and "gpu" in names else []
-
-
-def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
-    for rows in rows_by_moment(dmon_rows(lines)):
-        time = time_of_dmon(next(iter(rows.values())))
-        yield (time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
-
-
-def dmon_rows(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
-    """Yields the rows of `nvidia-smi dmon`, without its headings and what a shell printed."""
-    names: list[str] = []
-    for line in lines:
-        columns = dmon_columns(line)
-        names = columns or names
-        row = dict(zip(names, line.split(), strict=False))
-        if not columns and row.get("gpu", "").isdecimal():
-            yield row
-
-
-def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
-    """The GPU in a row of `nvidia-smi dmon`, with the reasons for throttling that its columns of
-    violations show."""
-    # dmon prints a dash for a value that this GPU does not report.
-    told = {name: value for name, text in row.items() if (value := number(text)) is not None}
-    values: dict[str, Any] = {}
-    for column, (field, unit) in DMON_COLUMNS.items():
-        if column in told:
-            value = told[column] * unit
-            values[field] = round(value) if field in WHOLE_NUMBERS else value
-    violations = [(told[name], *rule) for name, rule in VIOLATIONS.items() if name in told]
-    if violations:
-        reasons = (reason for value, reason, least in violations if value >= least)
-        values["throttle_reasons"] = tuple(reasons)
-    return sample_of(index, values)
-
-
-def time_of_dmon(row: Mapping[str, str]) -> datetime | None:
-    """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where only the
-    time between rows is known; None if the row has no time."""
-    day, hour = row.get("date", "20000101"), row.get("time", row.get("hh:mm:ss"))
-    with contextlib.suppress(ValueError):
-        return datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
-    return None
-
-
-# --- GPUs that nvidia-smi can no longer read ------------------------------------------------------
-
-LOST = re.compile(
-    r"unable to determine the device handle for gpu\s*"
-    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?"
-    r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
-    re.I,
-)
-"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
-initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
-
-
-def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields the samples of a log, and a last one with the GPUs that its lines report as lost: the
-    GPU of such a line, if it has no row any more, or all of them, if such a line ends the log and
-    does not say which."""
-    loss: re.Match[str] | None = None
-    ends_the_log = False
-
-    def rows() -> Iterator[str]:
-        nonlocal loss, ends_the_log
-        for line in lines:
-            found = LOST.search(line)
-            if found:
-                loss, ends_the_log = found, True
-            else:
-                ends_the_log = ends_the_log and not line.strip()
-                yield line
-
-    seen: dict[int, GpuSample] = {}
-    present: set[int] = set()
-    seconds = 0.0
-    for sample in log.samples(rows(), interval):
-        seconds = sample.seconds
-        present = {gpu.index for gpu in sample.gpus}
-        seen.update((gpu.index, gpu) for gpu in sample.gpus)
-        yield sample
-    if loss is None:
-        return
-    # Without an index, the line may be about any GPU.
-    named = {int(loss["index"])} if loss["index"] else set()
-    bus_address = (loss["bus"] or "").rstrip(":.")
-    place = f"the GPU at {bus_address}" if bus_address else "this GPU"
-    problem = f"nvidia-smi can no longer read {place}"
-    # nvidia-smi can no longer read the other GPUs either, if it prints nothing but this line.
-    lost = named & seen.keys() or set(seen)
-    if not ends_the_log:
-        lost = (named & seen.keys()) - present
-    if lost:
-        gpus = (seen[one] for one in sorted(lost))
-        yield Sample(
-            at="",
-            seconds=seconds + interval,
-            gpus=tuple(
-                GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=problem)
-                for gpu in gpus
-            ),
-        )

@@ -8,17 +8,18 @@ the child hangs, crashes or cannot start, `SourceEnded` gives the reason.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
+from gpusetup.child_scripts.driver_answers import LIMITS, is_plausible
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Notify, announced
-from gpusetup.readings.plausibility import LIMITS, implausible
 from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
@@ -164,12 +165,16 @@ def utc_now() -> str:
     return f"{now.isoformat(timespec='milliseconds')}Z"
 
 
+MOST_POWER = 3.0
+"""No card draws this many times its power limit, so a sensor that says so is wrong."""
 CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
 def plausible(gpu: GpuSample) -> GpuSample:
     """The sample without impossible values: they become None, and `problem` names them."""
-    wrong = implausible({field: getattr(gpu, field) for field in CHECKED_FIELDS})
+    wrong = [field for field in CHECKED_FIELDS if not is_plausible(field, getattr(gpu, field))]
+    if (gpu.power_watts or 0) > MOST_POWER * (gpu.power_limit_watts or math.inf):
+        wrong.append("power_watts")
     if not wrong:
         return gpu
     # If the source itself reports a problem, show that one.
@@ -180,8 +185,6 @@ def plausible(gpu: GpuSample) -> GpuSample:
 # --- which GPUs to watch --------------------------------------------------------------------------
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-SHORTEST = len("GPU-")
-"""A UUID prefix must be longer than this, because `GPU-` would match all GPUs."""
 
 
 def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
@@ -192,21 +195,14 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     >>> named_positions(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
-    positions: dict[int, None] = {}
-    for name in names:
-        matching = [
-            position
-            for position, gpu in enumerate(gpus)
-            if name == str(gpu.index)
-            or (len(name) > SHORTEST and (gpu.uuid or "").lower().startswith(name.lower()))
-        ]
-        if len(matching) != 1:
-            problem = "Several GPUs are" if matching else "No GPU is"
+    there = [(gpu.index, (gpu.uuid or "").lower()) for gpu in gpus]
+    places = [visible_places(name.lower(), there) for name in names]
+    for name, named in zip(names, places, strict=True):
+        if not named:
             # Show the UUID too, because it never changes, unlike the index.
             there_are = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
-            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there_are}")
-        positions[matching[0]] = None
-    return tuple(positions)
+            raise UsageError(f"No single GPU is called {name!r}", hint=f"there are: {there_are}")
+    return tuple(dict.fromkeys(place for named in places for place in named))
 
 
 def visible_positions(

@@ -23,14 +23,17 @@ class StepRule(NamedTuple):
     when: Sign | None = None
 
 
-WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
+WORKERS_HELP = ~(s.cores_used_up | s.enough_workers)
 TUNE, BENCHMARK = "gpusetup tune {config}", "gpusetup tune {config} --benchmark"
 TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
-BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
 BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
 POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
+WATCH_IT = (
+    "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what the GPU "
+    "waits for"
+)
 
 # Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
 # (workers, pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation
@@ -48,9 +51,6 @@ STEPS: dict[str, StepRule] = {
     "more-cores": StepRule(
         "Give the command more CPU cores: it uses all {cores}", None,
         s.fewer_cores & s.cores_used_up),
-    "free-the-cpu": StepRule(
-        "End other programs: they use {others_cpu} % CPU of this machine's {run.host_cores} cores "
-        "(100 % is one core)", BY_CPU, s.others_full),
     "faster-storage": StepRule(
         "Move the data to a local disk or memory, in fewer and larger files"),
     "fetch-in-advance": StepRule(
@@ -61,8 +61,8 @@ STEPS: dict[str, StepRule] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "help-the-host": StepRule(
         "Load data with more workers (num_workers={run.useful_workers} or more{in_each_process}), "
-        "or give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
-        "{watch_command}"),
+        "or give the GPU more work in each launch (a larger batch, torch.compile). "
+        f"{WATCH_IT}", "gpusetup monitor --pid {pid}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
@@ -73,17 +73,14 @@ STEPS: dict[str, StepRule] = {
         "reboot so that the repair is made, look for Xid 48, 63 and 94 in the kernel log, and run "
         "`gpusetup doctor`. If it happens again, replace the card",
         "sudo dmesg -T | grep -iE 'nvrm|xid'"),
-    "record-longer": StepRule(
-        "Watch for at least a minute while it works", "gpusetup monitor 60"),
     "larger-work": StepRule(
-        "Give the GPU more work at once: use a larger batch", BENCHMARK, ~s.memory_high),
+        "Give the GPU more work at once: a larger batch or, without a training, more requests or "
+        "runs at the same time", BENCHMARK, ~s.memory_high),
     "compile-or-graphs": StepRule(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
-    "more-in-parallel": StepRule(
-        "Give the GPU more work at once: a larger problem, more requests together, or several runs "
-        "at the same time (MPS)", None, s.no_training),
     "fewer-bytes": StepRule(
-        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
+        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps; for a "
+        "model that answers, more requests at once",
         BENCHMARK),
     "fewer-bytes-between-gpus": StepRule(
         "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
@@ -108,7 +105,7 @@ STEPS: dict[str, StepRule] = {
         "sudo dmesg -T | grep -iE 'killed process|xid'"),
     "see-whose-they-are": StepRule(
         "Are all of these programs yours? If not, or if one is left over from an earlier run, end "
-        "it or use another GPU", ON_THE_GPU),
+        "it or use another GPU", ON_THE_GPU, s.shared_by_programs),
     "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
@@ -145,11 +142,12 @@ STEPS: dict[str, StepRule] = {
         "MIG, only NVIDIA's DCGM shows how busy an instance is: `dcgmi dmon -e "
         "1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "see-whether-torch-can": StepRule(
-        "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
+        "Nothing ran on the GPU: start your training, or check whether its torch can use the GPU",
+        "gpusetup doctor"),
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
-    "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
+    "watch-the-command": StepRule(WATCH_IT, "gpusetup monitor --pid {pid}", ~s.watched),
     "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
         "second service too"),
@@ -157,14 +155,11 @@ STEPS: dict[str, StepRule] = {
         "A pause between cells is normal. Write a slow cell to a script and watch the script "
         "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel",
         None, s.notebook),
-    "overlap-the-pauses": StepRule(
-        "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
-        "works, or run a second instance at the same time", None, s.no_training),
     "shorter-pauses": StepRule(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
-        "(torch.distributed.checkpoint.async_save)", None,
-        s.writes_in_pauses | s.computes_in_pauses | ~s.watched),
+        "(torch.distributed.checkpoint.async_save). Without a training: prepare the next piece "
+        "while the GPU works"),
     "use-the-other-gpus": StepRule(
         "GPU {unused} did nothing. If all GPUs are yours, train on all of them: start one process "
         "for each with torchrun (--nproc_per_node), and look at CUDA_VISIBLE_DEVICES", TORCHRUN),
@@ -173,13 +168,10 @@ STEPS: dict[str, StepRule] = {
         "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "
         "each (DDP with torchrun)",
         TORCHRUN),
-    "more-threads": StepRule(
-        "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
-        "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "
-        "is not used", "gpusetup doctor", ~s.cores_used_up),
     "use-a-gpu": StepRule(
-        "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
-        "used", "gpusetup doctor"),
+        "Find out whether torch can use a GPU of this machine. If there is none, compute on all "
+        "cores (OMP_NUM_THREADS, torch.set_num_threads) and load data in worker processes",
+        "gpusetup doctor"),
     "use-less-host-memory": StepRule(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
         "instead of lists of objects (each worker copies a list)", BY_MEMORY),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import fmean
 from typing import Any
 
@@ -22,6 +22,7 @@ from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.work import Work, mean, percentile
 
 MACHINE_FIELDS = [field.name for field in fields(HostSample)]
+SPREADS = [field.name for field in fields(GpuSummary) if field.type == Spread | None]
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
@@ -52,31 +53,28 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
         notes=tuple(notes(run, judgement)),
         seconds=tally.seconds,
         samples=tally.samples,
-        gpus=tuple(map(gpu_summary, run.gpus)),
+        gpus=tuple(gpu_summary(gpu, run.samples) for gpu in run.gpus),
         machine=HostSample(**machine) if hosts else None,
     )
 
 
-def gpu_summary(gpu: GpuRun) -> GpuSummary:
+def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
     work = gpu.parts.work
     return GpuSummary(
         index=gpu.first.index,
         name=gpu.name,
         uuid=gpu.first.uuid,
-        samples=gpu.moments.count,
+        samples=samples,
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
         },
         lost_at=gpu.lost_at,
-        **spreads(GpuSummary, gpu.counted_samples()),
+        **{
+            name: spread(getattr(sample, name) for sample in gpu.counted_samples())
+            for name in SPREADS
+        },
     )
-
-
-def spreads(kind: type, samples: Sequence[object]) -> dict[str, Any]:
-    """The spread of each figure that a summary of this kind has spreads of."""
-    names = [field.name for field in fields(kind) if field.type == Spread | None]
-    return {name: spread(getattr(sample, name) for sample in samples) for name in names}
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
@@ -92,13 +90,12 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     )
 
 
-def replayed(documents: Iterable[Sample | Summary], *, exit_code: int) -> Summary:
-    """The summary of a recording of the monitor, whose command ended with this exit code. The
-    command and its epochs come from the summary that the recording contains."""
+def recorded_samples(documents: Iterable[Sample | Summary]) -> tuple[RunTally, Summary]:
+    """The samples of a recording, and the summary at its end, which tells its command."""
     tally, recorded = RunTally(), UNJUDGED
     for document in documents:
         if isinstance(document, Sample):
             tally.add(document)
         else:
             recorded = document
-    return summarise(tally, replace(recorded, exit=exit_code))
+    return tally, recorded

@@ -50,35 +50,28 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     for throttle in THROTTLES:
         is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
         if is_on and throttle.cause == "power":
-            return cause_of_power_limit(throttle, work, gpu, slow)
+            return cause_of_power_limit(throttle, work, gpu)
         if is_on and (slow or not throttle.needs_low_clocks):
             return throttle
-    # If no reason is reported, heat may still explain the low clocks of a busy GPU.
-    is_told = bool(work.reasons) or work.utilization < marks.BUSY
-    if is_told or not (slow and at_least(gpu.heat, marks.HOT)):
+    if work.reasons.keys() - {"gpu_idle"} or work.utilization < marks.BUSY:
         return None
-    return Throttle("no reason was told", "heat", "heat")
+    # No reason is reported, but the clocks of the busy GPU are low: heat or, if it does not reach
+    # its power limit (which some drivers do not report), something unknown.
+    if slow and at_least(gpu.heat, marks.HOT):
+        return Throttle("no reason was told", "heat", "heat")
+    # Heavy work at the rated power limit also lowers the clock, but not as far.
+    if below(work.clock_share, marks.RATED_CLOCKS) and below(work.power_share, 85.0):
+        return Throttle("no reason was told", "low clocks", "something")
+    return None
 
 
-def cause_of_power_limit(
-    throttle: Throttle, work: Work, gpu: GpuRun, slow: bool
-) -> Throttle | None:
-    """The power limit with its cause for this card: something outside the GPU that withholds power,
-    a limit that was lowered, or one that costs much of the clock. None if the clocks are about what
-    heavy work leaves, because a limit by itself proves nothing."""
+def cause_of_power_limit(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
+    """The power limit with its cause for this card: a limit that was lowered, or one that costs
+    much of the clock. None if the clocks are about what heavy work leaves, because a limit by
+    itself proves nothing."""
     limit, rated = gpu.latest.power_limit_watts, gpu.latest.power_limit_default_watts
-    # A laptop's charger or a server's chassis may cap the power below the limit that NVML reports:
-    # the clocks are low although the GPU would draw less than its limit if it worked all the time.
-    # Without a limit to compare with, only very low clocks are enough.
-    if work.kernel_power is None:
-        is_withheld = not (limit or rated) and below(work.clock_share, marks.RATED_CLOCKS)
-    else:
-        is_withheld = slow and work.kernel_power + marks.IDLE_POWER < marks.POWER_LEFT
-    is_lowered = limit and rated and limit < rated * marks.RATED_POWER / 100
     # A laptop's power limit is chosen by its maker and cannot be raised.
-    if is_withheld or (is_lowered and is_laptop(gpu.name)):
-        return throttle._replace(cause="supply")
-    if is_lowered:
+    if limit and rated and limit < rated * marks.RATED_POWER / 100 and not is_laptop(gpu.name):
         return throttle._replace(cause="lowered limit")
     # At the rated limit heavy work lowers the clock too, so much more is asked there.
     most = marks.RATED_CLOCKS if rated else marks.CAPPED_CLOCKS

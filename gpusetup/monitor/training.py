@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import Summary
 
@@ -87,7 +87,7 @@ class TrainingMonitor:
         ended with an error, which can change the verdict."""
         from gpusetup.errors import GpuSetupError
         from gpusetup.monitor.record import read_recording
-        from gpusetup.monitor.summary import replayed
+        from gpusetup.monitor.summary import recorded_samples, summarise
         from gpusetup.system.processes import interrupt
 
         child, self._child = self._child, None
@@ -104,7 +104,8 @@ class TrainingMonitor:
             output, _ = child.communicate()
         try:
             recording = read_recording(str(self.record))
-            summary = replayed(recording.documents, exit_code=int(failed))
+            tally, recorded = recorded_samples(recording.documents)
+            summary = summarise(tally, replace(recorded, exit=int(failed)))
         except GpuSetupError:  # no record
             summary = None
         if summary is not None and summary.samples:

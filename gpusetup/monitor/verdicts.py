@@ -29,18 +29,15 @@ starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
 waits_for_a_user = s.server | s.notebook
-small = ("more-in-parallel", "larger-work", "compile-or-graphs")
+small = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
     "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, at rest in "
     "{work.quiet_share} % of the samples)"
 )
+WELL = "{well_used}{nothing_slows_it_down}"
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
-NO_CPU = (
-    "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
-    "the {cores} cores that it may use)"
-)
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -51,41 +48,48 @@ def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
     return VerdictCase("throttled", cause, proof, f"{{slowed}}{figures}; {{sm_clock}}", steps)
 
 
+HANG = VerdictCase(
+    "communication-bound", "hang", s.waits_for_a_rank,
+    "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
+    "collective for another rank", waits_where,
+)  # fmt: skip
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
          s.fills_soon & ~s.server,
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
-         (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server,
+         s.failed & s.full_at_the_end & ~s.server,
          MEMORY_IN_USE, margin),
     VerdictCase("memory-tight", "host-memory",
          s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
          "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
     # The clocks are throttled.
     throttled_by("heat", ", at {gpu.heat} °C", "cool"),
-    throttled_by("supply", "{watts_and_limit}", "plug-it-in", "check-the-supply"),
+    throttled_by("supply", "{watts_and_limit}", "check-the-supply"),
     throttled_by("lowered limit", "{watts_and_limit}", "raise-the-power-limit"),
     throttled_by("power limit", "{watts_and_limit}", "plug-it-in", "compare-the-power-limit"),
     throttled_by("low clocks", "", "unlock-the-clocks"),
-    VerdictCase("throttled", "low clocks",
-         s.busy & s.clocks_far_down,
-         "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
-         ("unlock-the-clocks",)),
     VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
          "{worked}, but other processes compute on it too",
          ("free-the-card",)),
+    # One output of nvidia-smi shows how much a GPU works, but not why.
+    VerdictCase("memory-tight", "margin",
+         s.one_reading & s.memory_full & ~s.server,
+         MEMORY_IN_USE, margin),
+    VerdictCase("bursty", "one-reading",
+         s.one_reading & partly,
+         "{well_used}{holders}; one reading shows how much it works, not why",
+         ("see-whose-they-are", "watch-the-command")),
+    VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
-    VerdictCase("communication-bound", "hang",
-         s.has_ranks_or_held_gpus & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
-         "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
-         "collective for another rank", waits_where),
+    HANG,
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
          | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
-         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
+         "{kernels_ran}{at_power}{rates}: the GPU waits for its host", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
@@ -97,17 +101,13 @@ CASES: tuple[VerdictCase, ...] = (
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
          (s.regular_pauses | (s.pauses_rule & s.watched))
-         & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads)),
-         "GPU {gpu.label} {paused}{in_pauses}",
-         ("overlap-the-pauses", "shorter-pauses", "see-where-it-waits")),
-    # The GPU waits for its input, and the processes show why. Causes outside the command come
-    # first.
-    VerdictCase("cpu-bound", "cores",
-         s.no_gpu & starved & s.others_full,
-         NO_CPU, ("free-the-cpu", "more-cores")),
+         & ~(s.workers_full | s.blocked | s.reads),
+         "GPU {gpu.label} {paused}",
+         ("shorter-pauses",)),
+    # The GPU waits for its input, and the processes show why.
     VerdictCase("input-starved", "cores",
-         starved & (s.others_full | (s.cores_used_up & s.fewer_cores & ~s.no_gpu)),
-         NO_CPU, ("free-the-cpu", "more-cores")),
+         starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
+         "{worked}: the command used up the {cores} cores that it may use", ("more-cores",)),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
@@ -129,7 +129,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("cpu-bound", "computes",
          s.no_gpu & (s.cores_used_up | s.core_full),
          "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and neither a "
-         "loader nor a disk held it back", ("more-cores", "more-threads", "use-a-gpu")),
+         "loader nor a disk held it back", ("more-cores", "use-a-gpu")),
     VerdictCase("bursty", "waits",
          s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
     # A core is fully used, or kernels are launched too slowly.
@@ -161,18 +161,21 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
-         ("more-in-parallel", "fewer-bytes")),
+         ("fewer-bytes",)),
     VerdictCase("bursty", "hang",
          s.rests_at_the_end & ~waits_for_a_user,
          "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "
          "while its memory was still in use", waits_where),
     VerdictCase("good", "",
-         Sign(lambda subject: True), "{well_used}{nothing_slows_it_down}"),
+         Sign(lambda subject: True), WELL),
 )  # fmt: skip
 
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
 IDLE = "{each_gpu}utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
+ONE_IDLE = "{each_gpu}utilisation {highest_use} %{held_memory}: nothing ran at that moment"
 IDLE_CASES: tuple[VerdictCase, ...] = (
+    VerdictCase("idle", "one-reading", s.one_reading & held, ONE_IDLE, ("watch-the-command",)),
+    VerdictCase("idle", "one-reading", s.one_reading, ONE_IDLE, ("see-whether-torch-can",)),
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
@@ -181,7 +184,7 @@ IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("idle", "computes", held & s.many_threads, IDLE, ("move-to-the-gpu",)),
     VerdictCase("idle", "held", held, IDLE, waits_where),
     VerdictCase("idle", "unused",
-         Sign(lambda subject: True), IDLE, ("watch-the-command", "see-whether-torch-can")),
+         Sign(lambda subject: True), IDLE, ("see-whether-torch-can",)),
 )  # fmt: skip
 
 ORDER = (

@@ -17,7 +17,7 @@ from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import highest, or_zero
+from gpusetup.monitor.work import or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -65,6 +65,11 @@ def labels(gpus: Iterable[GpuRun]) -> str:
     return ", ".join(gpu.label for gpu in gpus)
 
 
+def about(gpus: Iterable[GpuRun], words: str) -> str:
+    """The words after the names of these GPUs; some sentences name their GPU themselves."""
+    return words if words.startswith("GPU ") else f"GPU {labels(gpus)}: {words}"
+
+
 # --- the GPU's work -------------------------------------------------------------------------------
 
 
@@ -93,15 +98,6 @@ def paused(subject: Subject) -> str:
     return f"paused {times}, {parts.pause_share:.0f} % of its time, {longest:.0f} s at most"
 
 
-def in_pauses(subject: Subject) -> str:
-    """What the command did while the GPU paused."""
-    part = subject.gpu.parts.paused
-    if part is None or part.busiest_cpu is None:
-        return ""
-    words = f", while the process used {part.busiest_cpu:.0f} % of a core"
-    return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
-
-
 def rates(subject: Subject) -> str:
     """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
@@ -109,16 +105,6 @@ def rates(subject: Subject) -> str:
     # Metrics and logs need less than 50 MB/s, so this says nothing about the exchange.
     used = {link: rate for link, rate in links.items() if or_zero(rate) >= 5e7}
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
-
-
-def host_link(subject: Subject) -> str:
-    """What went over the GPU's PCIe link, and how much it can carry."""
-    work = subject.work
-    carries = "about as much as a link can carry"
-    if work.pcie_limit is not None:
-        carries = f"the link carries {megabytes(work.pcie_limit)} each way"
-    sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
-    return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
 
 def well_used(subject: Subject) -> str:
@@ -132,20 +118,14 @@ def well_used(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    """The end of a good run's sentence: throttle reasons in the figures that cost nothing, and
-    figures without which we cannot say that nothing slows the GPU down."""
-    work, latest = subject.work, subject.gpu.latest
-    known = {
-        "power": work.power_watts is not None,
-        "temperature": subject.gpu.heat is not None,
-        # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
-        "throttling": latest.throttle_reasons is not None or work.clock_most is not None,
-    }
+    """The end of a good run's sentence: throttle reasons in the figures that cost nothing, or that
+    nothing slows the GPU down, as far as the source reports it."""
     words = reasons_that_cost_little(subject.run) or ": nothing slows it down"
     if subject.gpu.parts.pause_share >= 1:
         words += f" between its pauses ({subject.gpu.parts.pause_share:.0f} % of its time)"
-    missing = ", ".join(name for name, is_known in known.items() if not is_known)
-    return f"{words}, as far as is reported (not reported: {missing})" if missing else words
+    # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
+    is_known = subject.gpu.latest.throttle_reasons is not None or subject.work.clock_most
+    return words if is_known else f"{words}, as far as is reported (not reported: throttling)"
 
 
 def reasons_that_cost_little(run: WatchedRun) -> str:
@@ -201,14 +181,6 @@ def memory_growth(subject: Subject) -> str:
     seconds = (100 - memory.peak) / (memory.peak - memory.first) * subject.run.seconds
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     return f"{words}: at this rate it is full in {length}"
-
-
-def most_memory(subject: Subject) -> str:
-    memory = subject.gpu.memory
-    if memory.p95 is not None:
-        return f"at most {memory.peak:.0f} % full"
-    used = highest(row.gpu.memory_used_bytes for row in subject.gpu.rows)
-    return f"at most {or_zero(used) / GIB:.1f} GiB"
 
 
 def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:
@@ -289,50 +261,22 @@ def pid(subject: Subject) -> str | None:
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
+    words = "See where the process waits: while it runs, `py-spy dump` prints what it is doing"
     if not subject.run.launched and len(subject.run.gpus) <= 1:
-        how = "the command prints what it is doing now"
-        if pid(subject) is None:
-            how = "while it runs, `py-spy dump` with its pid prints what it is doing"
-        return f"See where the process waits: {how}"
+        return words
     return (
-        "See where the process waits. If there are several ranks, look at each: the rank that "
-        "waits elsewhere is the cause (`py-spy dump`). NCCL_DEBUG=INFO and "
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective"
+        f"{words}. If there are several ranks, look at each: the rank that waits elsewhere is the "
+        "cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective"
     )
-
-
-def watching(subject: Subject) -> str:
-    """What to run so that the monitor sees more than the GPU."""
-    run = subject.run
-    if run.command or run.at_work or run.is_reading:
-        return (
-            "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what "
-            "the GPU waits for"
-        )
-    return (
-        "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
-        "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
-    )
-
-
-def watch_command(subject: Subject) -> str | None:
-    """The command that also watches the processes of the command, or of the program on the GPU; if
-    nothing ran on the GPU, the one that says why."""
-    run = subject.run
-    if run.command:
-        return f"gpusetup monitor -- {' '.join(map(own_word, run.command))}"
-    if pid(subject):
-        return f"gpusetup monitor --pid {pid(subject)}"
-    return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
-    worked, at_power, paused, in_pauses, rates,
-    host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
-    watts_and_limit, memory_growth, most_memory, holders, held_memory, idle_cpu,
+    worked, at_power, paused, rates,
+    well_used, nothing_slows_it_down, sm_clock, slowed,
+    watts_and_limit, memory_growth, holders, held_memory, idle_cpu,
     others, for_loaders, config, script, pid,
-    where_it_waits, watching, watch_command,
+    where_it_waits,
 )
 # fmt: on
 PHRASES: dict[str, Phrase] = {

@@ -7,71 +7,57 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.documents import GpuSample, HostSample, Sample, TreeSample
 from gpusetup.monitor.marks import IDLE_POWER, QUIET
 
 
-class Moment:
+class Moment(NamedTuple):
     """One sample of a GPU, with what the command's processes and the machine did at that time."""
 
-    __slots__ = ("gpu", "host", "phase", "seconds", "tree")
+    gpu: GpuSample
+    sample: Sample
 
-    def __init__(self, gpu: GpuSample, sample: Sample) -> None:
-        self.gpu, self.tree, self.host = gpu, sample.tree, sample.host
-        self.seconds = sample.seconds
-        self.phase = ""
+    @property
+    def seconds(self) -> float:
+        return self.sample.seconds
 
+    @property
+    def tree(self) -> TreeSample | None:
+        return self.sample.tree
 
-MOST_MOMENTS = 1000
-"""How many moments of a run are kept, so that a run of days needs little memory."""
-
-
-class ThinnedMoments:
-    """Keeps every moment at first, later every second, every fourth and so on, so that fewer than
-    1000 are kept, spread evenly; the last one is always available."""
-
-    def __init__(self) -> None:
-        self._rows: list[Moment] = []
-        self.count = 0
-        # One row in this many is kept; the number doubles when there are too many rows.
-        self._every = 1
-
-    def add(self, row: Moment) -> None:
-        if self.count % self._every == 0:
-            self._rows.append(row)
-        self.last = row
-        self.count += 1
-        if len(self._rows) >= MOST_MOMENTS:
-            self._rows = self._rows[::2]
-            self._every *= 2
-
-    def all(self) -> list[Moment]:
-        """The kept moments, followed by the last one, because it shows how the run ended."""
-        rows = self._rows
-        return rows if not rows or rows[-1] is self.last else [*rows, self.last]
+    @property
+    def host(self) -> HostSample | None:
+        return self.sample.host
 
 
-class Mean:
-    """The mean of a figure over the samples that contain it; None if none of them does.
-
-    `part`: whose figure it is (`gpu`, `tree` for the command's processes, `host` for the machine).
-    `running`: whether to use only the samples in which the GPU worked.
-    """
-
-    def __init__(self, part: str, field: str, *, running: bool = False) -> None:
-        self.part, self.field, self.running = part, field, running
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, work: Work, owner: type) -> float | None:
-        parts = (getattr(row, self.part) for row in (work.running if self.running else work.rows))
-        value = mean(getattr(part, self.field) for part in parts if part is not None)
-        # The next access finds the value in the instance and does not call this method again.
-        work.__dict__[self.name] = value
-        return value
+MEANS: dict[str, tuple[str, str]] = {
+    "memory_busy": ("gpu", "memory_busy_percent"),
+    "power_watts": ("gpu", "power_watts"),
+    "power_limit": ("gpu", "power_limit_watts"),
+    "clock_mhz": ("gpu", "clock_sm_mhz"),
+    "clock_most": ("gpu", "clock_sm_max_mhz"),
+    "pcie_in": ("gpu", "pcie_rx_bytes_per_second"),
+    "pcie_out": ("gpu", "pcie_tx_bytes_per_second"),
+    "pcie_limit": ("gpu", "pcie_limit_bytes_per_second"),
+    "nvlink_in": ("gpu", "nvlink_rx_bytes_per_second"),
+    "nvlink_out": ("gpu", "nvlink_tx_bytes_per_second"),
+    "busiest_cpu": ("tree", "busiest_cpu_percent"),
+    "cpu": ("tree", "cpu_percent"),
+    "loader_workers": ("tree", "loader_workers"),
+    "loader_cpu": ("tree", "loader_cpu_percent"),
+    "read_rate": ("tree", "read_bytes_per_second"),
+    "input_rate": ("tree", "input_bytes_per_second"),
+    "blocked": ("tree", "blocked_processes"),
+    "host_cpu": ("host", "cpu_percent"),
+    "host_cores": ("host", "cores"),
+    "network_rate": ("host", "network_receive_bytes_per_second"),
+}
+"""Maps the name of a mean to whose figure it is (the GPU's, the command's or the machine's) and the
+figure's field."""
+OF_A_WORKING_GPU = ("clock_mhz", "clock_most")
+"""Means over only the samples in which the GPU worked, because an idle GPU lowers its clocks."""
 
 
 class Work:
@@ -80,28 +66,6 @@ class Work:
 
     CPU percentages are per core: 400 means four full cores.
     """
-
-    memory_busy = Mean("gpu", "memory_busy_percent")
-    power_watts = Mean("gpu", "power_watts")
-    power_limit = Mean("gpu", "power_limit_watts")
-    clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
-    clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
-    pcie_in = Mean("gpu", "pcie_rx_bytes_per_second")
-    pcie_out = Mean("gpu", "pcie_tx_bytes_per_second")
-    pcie_limit = Mean("gpu", "pcie_limit_bytes_per_second")
-    nvlink_in = Mean("gpu", "nvlink_rx_bytes_per_second")
-    nvlink_out = Mean("gpu", "nvlink_tx_bytes_per_second")
-    busiest_cpu = Mean("tree", "busiest_cpu_percent")
-    cpu = Mean("tree", "cpu_percent")
-    loader_workers = Mean("tree", "loader_workers")
-    loader_cpu = Mean("tree", "loader_cpu_percent")
-    read_rate = Mean("tree", "read_bytes_per_second")
-    input_rate = Mean("tree", "input_bytes_per_second")
-    write_rate = Mean("tree", "write_bytes_per_second")
-    blocked = Mean("tree", "blocked_processes")
-    host_cpu = Mean("host", "cpu_percent")
-    host_cores = Mean("host", "cores")
-    network_rate = Mean("host", "network_receive_bytes_per_second")
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows = rows
@@ -112,6 +76,18 @@ class Work:
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
         self.highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.running)
         self.quiet_share = 100 - len(self.running) / len(rows) * 100
+
+    def __getattr__(self, name: str) -> float | None:
+        """The mean of a figure in `MEANS` over the samples that contain it; None if none does."""
+        if name not in MEANS:
+            raise AttributeError(name)
+        whose, field = MEANS[name]
+        rows = self.running if name in OF_A_WORKING_GPU else self.rows
+        parts = (getattr(row, whose) for row in rows)
+        value = mean(getattr(part, field) for part in parts if part is not None)
+        # The next access finds the value in the instance and does not call this method again.
+        self.__dict__[name] = value
+        return value
 
     @cached_property
     def reasons(self) -> dict[str, float]:
@@ -159,11 +135,6 @@ class Work:
     def worker_cpu(self) -> float | None:
         """The mean CPU use of a loader worker, in percent of a core; None if there are none."""
         return None if not self.workers else or_zero(self.loader_cpu) / self.workers
-
-    @property
-    def host_share(self) -> float | None:
-        """How busy the machine's CPU is, in percent of all its cores; None if unknown."""
-        return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
 
 
 def work_of(rows: Sequence[Moment]) -> Work | None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup import named_file
-from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
+from gpusetup.catalog.gpus import GpuRow
 from gpusetup.errors import BadInput, GpuSetupError, UsageError
-from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
+from gpusetup.model.documents import Confidence, PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
@@ -30,7 +30,6 @@ from gpusetup.plan.decide import (
     max_batch,
     max_context,
     near_limit,
-    visible_devices,
 )
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
@@ -44,8 +43,8 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, named_gpu, place_of
-from gpusetup.plan.question import LARGEST, TrainingQuestion, job_of
+from gpusetup.plan.place import Place, memory_size, named_gpu, place_of
+from gpusetup.plan.question import LARGEST, TrainingQuestion, has_adapters, job_of
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
 
@@ -53,9 +52,6 @@ ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
-GPUS_IN_A_MACHINE = 8
-"""A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
-GPUs on all of them."""
 
 
 class PlanRequest(Frozen):
@@ -80,24 +76,23 @@ def answer(request: PlanRequest) -> PlanAnswer:
     plain = cell(decision)
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
-    variables = dict(plain.env)
-    # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
-    asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= GPUS_IN_A_MACHINE
-    has_more = (place.count or 0) > decision.job.gpus
-    if decision.fits and (has_more or asks_for_fewest):
-        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
+
+    def confidence(one: Decision) -> Confidence:
+        """How sure it is that a changed job fits, by the same reasons as for the job itself."""
+        is_close = any(reasons_for_close(request, one, uncounted))
+        return "measured" if one.measured else "close" if is_close else "clear"
+
     answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
-        "confidence": "close" if reasons else plain.confidence,
+        "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
         "uncounted": uncounted,
-        "env": variables,
-        "better": better_with_fewer(decision, question.solve),
+        "better": better_with_fewer(decision, question.solve, confidence),
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
-        "assumed": tuple(assumed_settings(question, decision.job)),
-        "helps": helps(decision),
+        "assumed": tuple(assumed(question, decision.job)),
+        "helps": helps(decision, confidence),
         "ways": tuple(ways(request)),
-        "advice": tuple(advice(request, decision)),
+        "advice": tuple(notes(request, decision)),
         "solved": question.solve,
         "config": from_config.read if from_config else None,
     }
@@ -123,13 +118,9 @@ def reasons_for_close(
     if not names_training and not job.fills_token_budget:
         # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The
         # other usual assumption needs more memory.
+        batch, context, gpus = job.sequences, job.context, job.gpus
         in_a_loop = replace(
-            question,
-            trainer="loop",
-            batch=job.sequences,
-            context=job.context,
-            gpus=job.gpus,
-            solve=None,
+            question, trainer="loop", batch=batch, context=context, gpus=gpus, solve=None
         )
         if not decide(job_of(in_a_loop, job.shape, place), place).fits:
             yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
@@ -175,17 +166,6 @@ def trainer_of_settings(request: PlanRequest) -> str | None:
     if any(key.key.startswith("actor_rollout_ref.") for key in read):
         return "verl"
     return request.question.trainer if request.job.rl.method in SUPERVISED else None
-
-
-def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
-    """Yields the advice in the answer as sentences, what is wrong and what to set first."""
-    if request.place.remark:
-        yield request.place.remark
-    from_config = request.from_config
-    rope = from_config.rope if from_config else None
-    if rope and (remark := factor_remark(rope, decision.job)):
-        yield remark
-    yield from notes(request.question, decision)
 
 
 def cell(decision: Decision) -> PlanCell:
@@ -303,18 +283,29 @@ def ways(request: PlanRequest) -> Iterator[Way]:
         )
 
 
-# --- notes: what was assumed, what is uncertain, and what else to consider ------------------------
+# --- notes: what is wrong, uncertain or worth considering -----------------------------------------
 
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
 """The compute capability of Ampere, the first GPUs with bfloat16 units."""
 
 
-def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """All notes of a plan, with those about what is trained first."""
-    job, place, shape = decision.job, decision.place, decision.job.shape
+def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
+    """All notes of a plan as sentences, what is wrong first."""
+    question, job, shape = request.question, decision.job, decision.job.shape
+    place, from_config = decision.place, request.from_config
+    if place.remark:
+        yield place.remark
+    rope = from_config.rope if from_config else None
+    if rope and (remark := factor_remark(rope, job)):
+        yield remark
     yield from notes_on_parts(question, decision)
-    yield from assumed_sizes(question, decision)
+    native = shape.native_context
+    if shape.tokens is None and native is not None and job.context > native:
+        extension = "the model's positions must be extended (RoPE scaling)"
+        if yarn(job):
+            extension = f"YaRN with factor {job.context / native:g}"
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
     if not host_holds(job, decision.recipe, place):
         needed = f"{decision.memory.host / GIB:.1f} GiB"
         yield f"the machine's RAM is too small for the {needed} that this job keeps there"
@@ -333,22 +324,6 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
             f"{place.gpu} (compute capability {place.capability}) has no bfloat16 units, so "
             "bfloat16 is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), "
             "which needs the same memory"
-        )
-    if question.params is not None:
-        vocabulary = "no vocabulary"
-        if shape.vocabulary:
-            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
-        about_samples = ""
-        # Without a length plan assumes that a sample is a row of a table, not a text.
-        if question.context is None and job.context == 1:
-            about_samples = (
-                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
-                "because memory grows with the tokens"
-            )
-        yield (
-            "`--params` does not tell the model's shape, so plan assumes a transformer with "
-            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
-            f"model, use `--model config.json`{about_samples}"
         )
 
 
@@ -373,67 +348,48 @@ def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[s
     if job.strategy == "dp" and job.gpus > 1:
         distributed_gib = memory(replace(job, strategy="ddp"), decision.recipe).total / GIB
         yield (
-            f"DataParallel: the first GPU holds most, {decision.memory.total / GIB:.1f} GiB "
-            "(weights, gradients, the optimizer's states and the outputs of the whole batch); each "
-            f"other GPU holds {other_gpu_bytes(job, decision.recipe) / GIB:.1f} GiB (a copy of the "
-            "weights, its gradients and activations)"
-        )
-        yield (
-            f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
-            f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
-            f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+            "DataParallel: the first GPU holds most, with the optimizer's states and the outputs of"
+            " the whole batch. With DistributedDataParallel (`--strategy ddp`, started by `torchrun"
+            f" --nproc-per-node {job.gpus} train.py`) every GPU needs {distributed_gib:.1f} GiB,"
+            " and none waits for the first"
         )
 
 
-def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """Notes on the sequence length and the batch that were assumed, and on a length beyond the
-    model's native context."""
-    job, shape = decision.job, decision.job.shape
+def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
+    """What plan assumed because it was not given, as phrases with the option that changes it. The
+    screen shows them in its first lines."""
+    shape, named_fields = job.shape, question.job_fields.keys()
+    if question.params is not None:
+        vocabulary = f"{shape.vocabulary:,} tokens" if shape.vocabulary else "no vocabulary"
+        size = f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}"
+        yield f"a transformer with {size} (`--model config.json`)"
     # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
-        length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
-        yield f"plan assumes {length} of text, because `--context` is not given"
-    native = shape.native_context
-    if shape.tokens is None and native is not None and job.context > native:
-        extension = "the model's positions must be extended (RoPE scaling)"
-        if yarn(job):
-            extension = f"YaRN with factor {job.context / native:g}"
-        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
+        length = f"{job.context:,} tokens of text"
+        # Without a length plan assumes that a sample is a row of a table, not a text.
+        yield f"{'one token, a row of a table' if job.context == 1 else length} (`--context`)"
     # With a token budget there is no batch to assume. If the user asks for the largest batch or
-    # context or for the fewest GPUs, the batch that would fit is another question.
+    # context or for the fewest GPUs, the batch is another question.
     if question.batch is None and question.solve is None and not job.fills_token_budget:
         sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
-        largest = max_batch(job, decision.place)
-        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
-        yield f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
-
-
-def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """How plan assumes that the model is trained, because no trainer is named, or which version of
-    the trainer it assumes; the screen says it in its first lines."""
-    named_fields = question.job_fields.keys()
+        yield f"one {sample} per GPU (`--batch`)"
     older = older_version(question)
-    if older and job.shape.vocabulary:
-        yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
+    if older and shape.vocabulary:
+        yield f"{older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
     if question.trainer is not None or question.rl is not None:
         return
-    if not named_fields and job.shards_parameters:
-        yield (
-            "plan assumes FSDP, mixed precision and checkpointing; a plain loop in 32 bits needs "
-            "more memory: `--trainer loop`"
-        )
-        return
-    if job.fills_token_budget:
-        return
-    if job.compute_bytes == 4 and named_fields.isdisjoint(("amp", "dtype")):
-        yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
-    if not named_fields.isdisjoint(("checkpointing", "selective")):
-        return
-    if job.lora is not None and job.checkpointing:
-        yield "plan assumes checkpointing, as trainers of adapters do; or `--checkpointing none`"
+    trainer = "a plain training loop"
+    if job.fills_token_budget or (job.shards_parameters and "strategy" not in named_fields):
+        trainer = "FSDP"
+    elif has_adapters(question.job_fields):
+        trainer = "transformers' Trainer"
+    yield f"{trainer} (`--trainer`)"
+    if named_fields.isdisjoint(("amp", "dtype")):
+        precision = "mixed precision" if job.amp else f"{8 * job.compute_bytes} bits"
+        yield f"{precision} (`--amp`)"
     # With one token per sample the kept activations are too small to mention.
-    if not job.checkpointing and job.context > 1:
-        yield "plan assumes no checkpointing, as in a plain training loop; or `--checkpointing`"
+    if named_fields.isdisjoint(("checkpointing", "selective")) and job.context > 1:
+        yield f"{'' if job.checkpointing else 'no '}checkpointing (`--checkpointing`)"
 
 
 def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
@@ -488,8 +444,6 @@ NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 NOTHING = PlanMemory(
     states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
 )
-LARGEST_GIB = 10**4
-"""The largest plausible memory in a row; anything above is a typo."""
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
@@ -511,8 +465,8 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
             job = TrainingJob(
                 shape=shape_of_row((row.get("model") or "").strip()),
-                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST["gpus"])),
-                context=int(number("max_model_len", row.get("max_model_len"), LARGEST["context"])),
+                gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
+                context=number("max_model_len", row.get("max_model_len"), LARGEST["context"]),
             )
             yield cell(decide(job, replace(place, predict=predict)))
         except GpuSetupError as problem:
@@ -536,25 +490,16 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 
 
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
-    """The GPU that a row describes by its name, its memory size or both; UsageError if the two
-    contradict each other."""
-    gib = number("gpu_mem_gb", size, LARGEST_GIB) if size or not name else None
+    """The GPU that a row describes by its name, its memory in GB, or both."""
     if not name:
-        return place_of(None, round((gib or 0) * GIB))
-    card_has_several_sizes = gib and one_memory(rows_named(name, gpus)) is None
-    place = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
-    # Allow a difference of a tenth, because the size may be in decimal gigabytes.
-    if gib and abs(place.total_bytes / GIB / gib - 1) > 0.1:
-        raise UsageError(
-            f"{name} has {place.total_bytes / GIB:g} GiB of memory, gpu_mem_gb says {size}"
-        )
-    return place
+        return place_of(None, memory_size(f"{size}GiB"))
+    return named_gpu(f"{name} {size}GB" if size else name, gpus)
 
 
-def number(name: str, text: str | None, most: int) -> float:
-    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`."""
-    is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", (text or "").strip())
-    value = float(text) if text and is_number else 0
+def number(name: str, text: str | None, most: int) -> int:
+    """The whole number in a CSV column; UsageError if it is none from 1 to `most`."""
+    is_number = re.fullmatch(r"\d{1,9}", (text or "").strip())
+    value = int(text) if text and is_number else 0
     if not 0 < value <= most:
         raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
     return value

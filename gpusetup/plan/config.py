@@ -2,8 +2,7 @@
 and which keys were not understood.
 
 Each known key has a role, such as `batch` or `optimizer` (`data/plan/keys.json`), and the functions
-in `PARTS` look up settings by role. For job fields that neither an option nor a trainer's key can
-set, the file may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
+in `PARTS` look up settings by role.
 """
 
 from __future__ import annotations
@@ -11,32 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import TRUE, Setting, dotted, value_of
+from gpusetup.configs.settings import TRUE, Setting, dotted
 from gpusetup.configs.trainer import trainer_of
-from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_reader import MOST_DIGITS, OTHER_MODELS, Fields, Reader, by_words
-from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
+from gpusetup.plan.job import JOB_DEFAULTS
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import trainer_table
 
-STATIC_KINDS = ("yarn", "linear", "su", "longrope")
-"""Kinds of scaling whose factor is the longest length divided by the original length. With other
-kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the
-model."""
-
 
 class RopeScaling(NamedTuple):
-    """The RoPE scaling that a config sets to extend the model's context."""
+    """The YaRN scaling with which a config extends the model's context."""
 
     key: str
     """The key and line number of the factor, as shown in the answer."""
@@ -58,7 +51,6 @@ class FromConfig(Frozen):
     gpus: int | None
     read: ConfigRead
     rope: RopeScaling | None = None
-    """The RoPE scaling that the config sets to extend the context; None if there is none."""
 
 
 def question_of(
@@ -153,19 +145,16 @@ def model(reader: Reader, fields: Fields) -> Fields:
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
 """Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
 rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
-EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
-"""Modules with a row for each token of the vocabulary, which cost much memory if they are trained
-together with the adapters."""
+FULL = ("full", "none", "false", "no")
+"""Words that mean that no adapters are trained."""
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
-    """The adapters that the config trains: LoRA with its rank, or the last layers under
-    LLaMA-Factory's `freeze`."""
-    method = (reader.word("adapter") or "").lower()
-    if method == "freeze":
-        # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
-        return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
-    is_lora = method in ("lora", "qlora", "true", "yes")
+    """The adapters that the config trains: LoRA with its rank."""
+    # Other kinds of adapters are not counted, so that the answer names them.
+    known = (*FULL, "lora", "qlora", "true", "yes")
+    method = reader.word("adapter", lambda _, text: text.lower() if text.lower() in known else None)
+    is_lora = method not in (None, *FULL)
     # Read the rank in any case, because plan knows what it means even if no adapters are trained.
     rank = reader.number("rank", LARGEST["lora"])
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
@@ -175,9 +164,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
-    lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
-    return {**lora, "quantize": "nf4"} if method == "qlora" else lora
+    return {"lora": rank, "quantize": "nf4"} if method == "qlora" else {"lora": rank}
 
 
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
@@ -423,33 +410,21 @@ def strategy(reader: Reader) -> str | None:
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
-    """The RoPE scaling that the config sets; None if it sets none, or one of another kind."""
+    """The YaRN scaling that the config sets; None if it sets none, or one of another kind, whose
+    factor need not be the longest length divided by the original one."""
     is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
     factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
     original = reader.number("rope-original", LARGEST["context"])
     kind = reader.word("rope-kind") or "yarn"
-    if factor is None or kind.lower() not in STATIC_KINDS:
+    if factor is None or kind.lower() != "yarn":
         return None
     setting, _ = next(reader.all("rope-factor"))
     key = f"`{dotted(setting.path)}` (line {setting.line})"
     return RopeScaling(key, float(factor), original)
 
 
-def plan_map(reader: Reader, fields: Fields) -> Fields:
-    """The job fields that the config sets under their own names in its map `plan:`."""
-    job_fields: Fields = {}
-    types = get_type_hints(TrainingJob)
-    for path, setting in reader.by_path.items():
-        name = str(path[-1]) if path[:-1] == ("plan",) else ""
-        # The shape consists of many numbers, which are read from the model.
-        if name in JOB_DEFAULTS and name != "shape":
-            job_fields[name] = from_plain(value_of(setting), types[name], what=f"plan.{name}")
-            reader.note(setting, f"{name} of the job")
-    return job_fields
-
-
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
     model, adapters, frozen_and_tables, quantised, length, batch, checkpointing, optimizer,
-    precision, kernels, parallel, reinforcement, plan_map,
+    precision, kernels, parallel, reinforcement,
 )  # fmt: skip
 """The functions that read a part of the config, in order: each gets the fields read before it."""

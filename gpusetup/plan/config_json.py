@@ -60,8 +60,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 """A trait that no config key shows -> the families that have the trait (transformers 4.30 to 5)."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
-UNCOUNTED_KEYS = ("hybrid_override_pattern", "full_attn_idxs", "linear_attn_config")
-"""Keys of configs whose layers plan does not count: Nemotron-H, LFM2 and Kimi Linear."""
+UNCOUNTED_KEYS = (
+    "hybrid_override_pattern", "full_attn_idxs", "linear_attn_config", "attn_layer_indices",
+)  # fmt: skip
+"""Keys of configs whose layers plan does not count: Nemotron-H, LFM2, Kimi Linear and Bamba."""
 UNCOUNTED_FAMILIES = ("falcon_h1", "falcon_mamba", "lfm2", "jamba")
 """Families whose layers plan does not count: attention and a state space in parallel, Mamba 1 and
 convolutions."""
@@ -354,7 +356,7 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
     Mamba.
     """
     values = config.values
-    uncounted = [key for key in UNCOUNTED_KEYS if values.get(key)]
+    uncounted = [key for key in UNCOUNTED_KEYS if values.get(key) is not None]
     uncounted += [family for family in UNCOUNTED_FAMILIES if family in config.kind]
     if uncounted:
         raise config.uncounted(uncounted[0])
@@ -365,18 +367,11 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
     layers = config.need("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise BadInput(f"`num_hidden_layers` is {layers:,}: no model has so many")
-    if "attn_layer_indices" in values:
-        # An empty list means that no layer has attention (Bamba, Granite 4).
-        listed = values["attn_layer_indices"]
-        indices = {at for at in (listed if isinstance(listed, list) else ()) if type(at) is int}
-        return [ATTENTION if layer in indices else STATE_SPACE for layer in range(layers)]
-    period = config.get("attn_layer_period", "full_attention_interval")
+    period = config.get("full_attention_interval")
     if period > 1:
-        offset = values.get("attn_layer_offset")
-        # Without an offset, the last layer of every period has attention.
-        first = (offset if isinstance(offset, int) else period - 1) % period
+        # The last layer of every period has attention.
         without = mixer_named(config, "linear_attention")
-        return [ATTENTION if layer % period == first else without for layer in range(layers)]
+        return [without if layer % period else ATTENTION for layer in range(1, layers + 1)]
     return [STATE_SPACE if config.is_mamba else ATTENTION] * layers
 
 

@@ -105,18 +105,6 @@ class Reader:
         """Whether the first switch with this role is on; None if there is none."""
         return self.word(role, lambda _, text: SWITCH_VALUES.get(text))
 
-    def names(self, role: str) -> frozenset[str]:
-        """The words set for this role, from a list or a comma-separated text."""
-        names: set[str] = set()
-        for setting in self.by_role.get(role, ()):
-            items = [setting]
-            if setting.kind == "list":
-                items = [item for path, item in self.by_path.items() if path[:-1] == setting.path]
-            for item in items:
-                names.update(map(str.strip, (self.text(item) or "").split(",")))
-                self.note(item, role)
-        return frozenset(names - {""})
-
     def named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
         """All settings with this key that have a value, in any section of the config; an item of a
         list counts under the list's key. `inside`: a map that must contain the setting."""
@@ -204,8 +192,8 @@ end, and a chain of values that each name the next one twice would grow exponent
 MOST_LETTERS = 10_000
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 """An expression that contains no other one, so that nested ones are resolved from the inside."""
-VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?|([A-Za-z_]\w*):-(.*)", re.DOTALL)
-"""A variable with its default, as OmegaConf and Hydra write it or as the shell does."""
+VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?", re.DOTALL)
+"""A variable with its default, as OmegaConf and Hydra write it."""
 
 
 def resolved(
@@ -215,10 +203,9 @@ def resolved(
     parts of a sentence. None instead of the text if a reference cannot be resolved.
 
     These are OmegaConf's references (`${model.path}`) and its resolvers `oc.env` (an environment
-    variable with an optional default) and `oc.decode` (parses a text as a value), Hydra's old
-    `env:NAME`, and the shell's `${NAME:-default}`. Other resolvers may be code of the user's
-    project, which we never run. `text_at` returns the scalar at a path of the config as written, or
-    None.
+    variable with an optional default) and `oc.decode` (parses a text as a value). Other resolvers
+    may be code of the user's project, which we never run. `text_at` returns the scalar at a path of
+    the config as written, or None.
 
     >>> nothing = lambda path: None
     >>> resolved("${oc.decode:${oc.env:FACTOR}}", nothing, {"FACTOR": "2.0"})
@@ -227,27 +214,22 @@ def resolved(
     'Qwen/Qwen3-8B'
     """
     asked: list[str] = []
-
-    def value_of(body: str) -> str | None:
-        """The value of the expression between `${` and `}`, which may contain references again."""
-        if hit := VARIABLE.fullmatch(body):
-            name, default = bare(hit[1] or hit[3]) or "", bare(hit[2] or hit[4])
-            value = variables.get(name) or default
-            is_set = "set" if variables.get(name) else "not set"
-            nothing = "nothing was read, and OmegaConf stops there: export the variable"
-            read = f"{value} was read" if value else nothing
-            asked.append(f"the variable {name}, which is {is_set}: {read}")
-            return value
-        resolver, colon, argument = body.partition(":")
-        if not colon:
-            return bare(text_at(tuple(body.split("."))))
-        return bare(argument) if resolver == "oc.decode" else None
-
     for _ in range(MOST_PARTS):
         expression = INNERMOST.search(text)
         if expression is None:
             return (None if "${" in text else text), asked
-        value = value_of(expression[1].strip())
+        body = expression[1].strip()
+        resolver, colon, argument = body.partition(":")
+        if hit := VARIABLE.fullmatch(body):
+            value = variables.get(hit[1]) or bare(hit[2])
+            is_set = "set" if variables.get(hit[1]) else "not set"
+            nothing = "nothing was read, and OmegaConf stops there: export the variable"
+            read = f"{value} was read" if value else nothing
+            asked.append(f"the variable {hit[1]}, which is {is_set}: {read}")
+        elif colon:
+            value = bare(argument) if resolver == "oc.decode" else None
+        else:
+            value = bare(text_at(tuple(body.split("."))))
         text = f"{text[: expression.start()]}{value}{text[expression.end() :]}"
         if value is None or len(text) > MOST_LETTERS:
             break

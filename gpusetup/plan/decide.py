@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpusetup.catalog.gpus import tokens as words_of_name
-from gpusetup.model.documents import FewerGpus, Help
+from gpusetup.model.documents import Confidence, FewerGpus, Help
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import (
@@ -344,7 +344,25 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
 LEAST_GIB = 0.05
 """The minimum saving in GiB for which a change gets a line in the answer."""
 Changes = dict[str, dict[str, Any]]
-"""Description of a change, as the answer shows it -> the job fields that it sets."""
+"""Name of a change -> the job fields that it sets."""
+OPTIONS = {
+    "mixed precision": "--amp bf16",
+    "checkpointing": "--checkpointing",
+    "a fused loss kernel": "--loss fused",
+    "DistributedDataParallel": "--strategy ddp",
+    "FSDP": "--strategy fsdp",
+    "8-bit AdamW": "--optimizer adamw8bit",
+    "4-bit weights": "--quantize nf4",
+    "a base in 16 bits": "--dtype bf16",
+    "LoRA": "--lora 16 --dtype bf16",
+    "QLoRA": "--lora 16 --quantize nf4 --dtype bf16",
+}
+"""Name of a change -> the options of plan that make it."""
+
+
+def with_option(change: str) -> str:
+    """A change with the options of plan that make it, if there are any."""
+    return f"{change} (`{OPTIONS[change]}`)" if change in OPTIONS else change
 
 
 def same_training(job: TrainingJob) -> Changes:
@@ -352,20 +370,19 @@ def same_training(job: TrainingJob) -> Changes:
     data, the mildest first."""
     changes: Changes = {}
     if job.dtype == "fp32" and not job.amp:
-        changes["mixed precision (`--amp bf16`)"] = {"amp": "bf16"}
+        changes["mixed precision"] = {"amp": "bf16"}
     if not job.checkpointing:
-        changes["checkpointing (`--checkpointing`)"] = {"checkpointing": True}
+        changes["checkpointing"] = {"checkpointing": True}
     # Image models and classifiers have no vocabulary, so they have no large logits.
     if job.shape.vocabulary and job.loss != "fused":
-        changes["a fused loss kernel (`--loss fused`)"] = {"loss": "fused"}
+        changes["a fused loss kernel"] = {"loss": "fused"}
     if job.gpus > 1 and job.strategy == "dp":
-        by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
-        changes[by_torchrun] = {"strategy": "ddp"}
+        changes["DistributedDataParallel"] = {"strategy": "ddp"}
     # ZeRO 1 and 2 keep the full weights on each GPU, as DDP does.
     if job.gpus > 1 and job.strategy in ("dp", "ddp", "zero1", "zero2"):
-        changes["FSDP (`--strategy fsdp`)"] = {"strategy": "fsdp"}
+        changes["FSDP"] = {"strategy": "fsdp"}
     if job.optimizer in ("adam", "adamw"):
-        changes["8-bit AdamW (`--optimizer adamw8bit`)"] = {"optimizer": "adamw8bit"}
+        changes["8-bit AdamW"] = {"optimizer": "adamw8bit"}
     return changes
 
 
@@ -392,25 +409,22 @@ def adapters(job: TrainingJob) -> Changes:
     if job.frozen or (job.quantize and job.lora is not None):
         return {}
     if job.lora is not None:
-        changes: Changes = {"4-bit weights (`--quantize nf4`)": {"quantize": "nf4"}}
+        changes: Changes = {"4-bit weights": {"quantize": "nf4"}}
         if job.dtype == "fp32":
-            changes["a base in 16 bits (`--dtype bf16`)"] = {"dtype": "bf16"}
+            changes["a base in 16 bits"] = {"dtype": "bf16"}
         return changes
     # The frozen base is kept in 16 bits and computes in them, without mixed precision.
     lora = {"lora": 16, "dtype": "bf16", "amp": None}
-    return {
-        "LoRA (`--lora 16 --dtype bf16`)": lora,
-        "QLoRA (`--lora 16 --quantize nf4 --dtype bf16`)": {**lora, "quantize": "nf4"},
-    }
+    return {"LoRA": lora, "QLoRA": {**lora, "quantize": "nf4"}}
 
 
-def helps(decision: Decision) -> tuple[Help, ...]:
+def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> tuple[Help, ...]:
     """All changes that reduce memory, each with the GiB that it saves on a GPU.
 
     If the job fits, these are the steps to take if memory runs out anyway: first recipes, from the
     fastest to the slowest (Env, then SP, then Offload), then settings sorted by savings. If the job
     does not fit, changes that are enough on their own come first, then the others, both sorted by
-    savings.
+    savings. `confidence` tells how sure it is that a changed job fits.
     """
     job, place, recipe = decision.job, decision.place, decision.recipe
     settings = fewer_tokens(job, recipe) | same_training(job)
@@ -418,34 +432,51 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     if not decision.fits or job.lora is not None:
         settings |= adapters(job)
     jobs: dict[str, TrainingJob] = {} if decision.fits else dict(fitting(job, place))
-    jobs |= {step: replace(job, **fields) for step, fields in settings.items()}
+    jobs |= {change: replace(job, **fields) for change, fields in settings.items()}
     steps: list[Help] = []
-    for step, changed_job in jobs.items():
+    for change, changed_job in jobs.items():
         saved = saved_gib(decision, changed_job, recipe)
         if saved <= LEAST_GIB:
             continue
-        kind: Literal["setting", "job"] = "setting" if step in settings else "job"
-        changed = decision if decision.fits else decide(changed_job, place)
-        found = str(changed.recipe) if changed.fits else None
-        steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
+        kind: Literal["setting", "job"] = "setting" if change in settings else "job"
+        help = Help(step=with_option(change), kind=kind, saves_gib=saved, recipe=None)
+        if decision.fits:
+            steps.append(replace(help, recipe=str(recipe)))
+        else:
+            steps.append(with_result(help, decide(changed_job, place), confidence))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
-        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
+        mild = same_training(job) | (adapters(job) if job.lora else {})
+        for changes, changed in together(job, place, mild):
+            saved = saved_gib(decision, changed.job, changed.recipe)
+            step = " and ".join(map(with_option, changes))
+            help = Help(step=step, saves_gib=saved, recipe=None)
+            steps.append(with_result(help, changed, confidence))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
-def together(decision: Decision, changes: Changes) -> Iterator[Help]:
-    """Yields the smallest set of changes that together make the job fit, if there is one, trying
-    the mildest changes first."""
+def with_result(
+    help: Help, changed: Decision, confidence: Callable[[Decision], Confidence]
+) -> Help:
+    """A change with the recipe with which the changed job fits, if it does."""
+    if not changed.fits:
+        return help
+    return replace(help, recipe=str(changed.recipe), confidence=confidence(changed))
+
+
+def together(
+    job: TrainingJob, place: Place, changes: Changes
+) -> Iterator[tuple[tuple[str, ...], Decision]]:
+    """Yields the smallest set of changes that together make the job fit, if there is one, with the
+    decision for the changed job. It tries the mildest changes first."""
     for count in range(2, len(changes) + 1):
-        for steps in itertools.combinations(changes, count):
+        for names in itertools.combinations(changes, count):
             # If two changes set the same field, the later one counts.
-            fields = {name: value for step in steps for name, value in changes[step].items()}
-            changed = decide(replace(decision.job, **fields), decision.place)
+            fields = {field: value for name in names for field, value in changes[name].items()}
+            changed = decide(replace(job, **fields), place)
             if changed.fits:
-                saved = saved_gib(decision, changed.job, changed.recipe)
-                yield Help(step=" and ".join(steps), saves_gib=saved, recipe=str(changed.recipe))
+                yield names, changed
                 return
 
 
@@ -473,30 +504,26 @@ def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
 
 
 def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
-    """Yields changed jobs that fit, each with a description: more GPUs, fewer tokens, or a smaller
-    batch."""
+    """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
         yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     # Only texts can be made shorter, because the tokens of an image follow from its size.
-    has_own_length = job.length == job.context and job.shape.tokens is None
-    if has_own_length and job.context > 1:
+    if job.shape.tokens is None and job.context > 1:
         shorter = max_context(job, place)
         if shorter.fits:
             yield f"{shorter.job.context:,} tokens", shorter.job
-    if job.sequences > job.gpus:
-        smaller = max_batch(job, place)
-        if smaller.fits:
-            accumulated = replace(smaller.job, accumulate=2)
-            yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated
 
 
 MOST_TRIED = 8
 """How many smaller numbers of GPUs to try; a node usually has eight GPUs."""
 
 
-def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None:
+def better_with_fewer(
+    decision: Decision, solve: str | None, confidence: Callable[[Decision], Confidence]
+) -> FewerGpus | None:
     """A smaller number of GPUs that works better than using all of them; None if there is none.
+    `confidence` tells how sure it is that a job fits.
 
     A smaller number is better if the job fits only on it, if it avoids offload (which costs the
     most speed), or, if `solve` is `context`, if it allows a longer context. For example, the degree
@@ -534,17 +561,9 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     return FewerGpus(
         gpus=best.job.gpus,
         recipe=str(best.recipe),
+        confidence=confidence(best),
         context=best.job.context,
         without_offload=decision.fits and decision.recipe.offload and not best.recipe.offload,
         reason=reason,
-        environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
+        environment={"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(best.job.gpus)))},
     )
-
-
-def visible_devices(gpus: int) -> str:
-    """The first `gpus` GPUs of a machine as a value for CUDA_VISIBLE_DEVICES.
-
-    >>> visible_devices(4)
-    '0,1,2,3'
-    """
-    return ",".join(map(str, range(gpus)))

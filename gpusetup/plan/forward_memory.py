@@ -101,7 +101,7 @@ def score_bytes(job: TrainingJob) -> float:
     # the copy counted above.
     if job.shape.dropout:
         bytes_per_score += 1 if is_16_bit else 5
-    return job.length * job.shape.heads * bytes_per_score
+    return job.context * job.shape.heads * bytes_per_score
 
 
 def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
@@ -117,7 +117,7 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     peak_of_scores = 1.5 * scores
     if job.attention == "eager":
         # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
-        peak_of_scores = max(peak_of_scores, 12.0 * shape.heads * job.length)
+        peak_of_scores = max(peak_of_scores, 12.0 * shape.heads * job.context)
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
         return (gradients + peak_of_scores - scores) * tokens(job, recipe)

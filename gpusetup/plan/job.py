@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen, defaults
 from gpusetup.plan.rl import PAIRED, SUPERVISED_SETUP, RlSetup
-from gpusetup.plan.shape import SPEECH, Shape
+from gpusetup.plan.shape import Shape
 
 Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -73,8 +73,6 @@ class TrainingJob(Frozen):
     # These fields say which parts are trained.
     lora: int | None = None
     """The rank of LoRA on every linear layer; the model itself is then frozen."""
-    trained_embeddings: bool = False
-    """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
     """Without adapters, the share of the model's parameters that is not trained."""
     tables: int = 0
@@ -154,15 +152,6 @@ class TrainingJob(Frozen):
         return 2 if self.rl.method in PAIRED else 1
 
     @property
-    def length(self) -> int:
-        """The number of tokens of one sequence. A speech model reads windows of a fixed length (30
-        seconds for Whisper), no matter how long the text is that it writes (the context)."""
-        # The tokens of an image are its context already (`context_of`), unless the user gave one.
-        if self.shape.tokens is not None and self.shape.kind in SPEECH:
-            return self.shape.tokens
-        return self.context
-
-    @property
     def stored_bytes(self) -> float | None:
         """The bytes of one quantised weight; None if the weights are not quantised."""
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
@@ -207,9 +196,7 @@ class TrainingJob(Frozen):
         """The number of parameters that have gradients and optimizer states."""
         if self.lora is None:
             return round(self.shape.parameters * (1 - self.frozen)) + self.tables
-        # PEFT trains a full copy of the modules in `modules_to_save`.
-        embeddings = self.shape.outside if self.trained_embeddings else 0
-        return self.adapter_parameters + self.tables + embeddings
+        return self.adapter_parameters + self.tables
 
     @property
     def trains_layers(self) -> bool:
@@ -260,15 +247,15 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
     / SP)` (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
-        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
+        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.context
         return math.ceil(tokens_of_group / recipe.sp)
-    return math.ceil(2 * job.length / recipe.sp) if job.tokens is None else job.tokens
+    return math.ceil(2 * job.context / recipe.sp) if job.tokens is None else job.tokens
 
 
 def least_tokens(job: TrainingJob, sp: int) -> int:
     """The smallest token budget per GPU with which `sp` GPUs share the longest sequence; verl
     rejects a smaller one."""
-    return math.ceil(job.length / sp)
+    return math.ceil(job.context / sp)
 
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:

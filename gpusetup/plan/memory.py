@@ -14,28 +14,8 @@ from typing import Literal, NamedTuple, get_args
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan.forward_memory import (
-    TRAINER_LOGIT,
-    activations,
-    layer_backward,
-    logit_count,
-    logits,
-)
+from gpusetup.plan import forward_memory, states
 from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
-from gpusetup.plan.states import (
-    gathered_unit,
-    gradient_bytes,
-    gradients,
-    gradients_in_forward,
-    gradients_stay,
-    host_bytes,
-    model_weights,
-    optimizer_step,
-    reduced_gradients,
-    resident_states,
-    states_beside,
-    unsharded_extra,
-)
 
 Moment = Literal["logits", "layer", "backward", "step", "generation"]
 """A moment of a training step at which memory may peak. `logits` and `layer`: the end of the
@@ -118,13 +98,13 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     """
     if job.fills_token_budget:
         # With Trinity-RFT, they were fitted as a share of the largest temporary tensor.
-        staying = 0.0 if recipe.env else transient * (LOST_LOGIT / TRAINER_LOGIT)
+        staying = 0.0 if recipe.env else transient * (LOST_LOGIT / forward_memory.TRAINER_LOGIT)
         return Gaps(staying=staying, given_back=0.0)
     logit_segments = own_segments(job, recipe)
-    logit_bytes = logits(job, recipe)
-    moving_bytes = activations(job, recipe) + transient
-    if not gradients_stay(job):
-        moving_bytes += gradients(job, recipe)
+    logit_bytes = forward_memory.logits(job, recipe)
+    moving_bytes = forward_memory.activations(job, recipe) + transient
+    if not states.gradients_stay(job):
+        moving_bytes += states.gradients(job, recipe)
     # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
     # copies.
     bytes_of_uneven_size = moving_bytes
@@ -171,7 +151,7 @@ def own_segments(job: TrainingJob, recipe: Recipe) -> float:
     # Current transformers versions keep one more copy of 16-bit logits, in 16 bits.
     if job.loss == "hf" and job.compute_bytes < 4:
         bytes_per_logit += job.compute_bytes
-    return logit_count(job, recipe) * bytes_per_logit
+    return forward_memory.logit_count(job, recipe) * bytes_per_logit
 
 
 # --- the terms ------------------------------------------------------------------------------------
@@ -180,22 +160,22 @@ FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], float]], ...] = (
-    ("states", IN_STEP, resident_states),
+    ("states", IN_STEP, states.resident_states),
     (
         "states",
         ("generation",),
-        lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
+        lambda job, recipe: 0.0 if job.rl.policy_leaves else states.resident_states(job, recipe),
     ),
-    ("states", WHOLE_RUN, states_beside),
-    ("states", IN_STEP, unsharded_extra),
-    ("states", (*FORWARD, "backward"), gathered_unit),
-    ("states", FORWARD, gradients_in_forward),
-    ("states", ("backward", "step"), gradients),
-    ("states", ("backward",), reduced_gradients),
-    ("checkpoints", FORWARD, activations),
-    ("logits", ("logits",), logits),
-    ("other", ("layer", "backward"), layer_backward),
-    ("other", ("step",), optimizer_step),
+    ("states", WHOLE_RUN, states.states_beside),
+    ("states", IN_STEP, states.unsharded_extra),
+    ("states", (*FORWARD, "backward"), states.gathered_unit),
+    ("states", FORWARD, states.gradients_in_forward),
+    ("states", ("backward", "step"), states.gradients),
+    ("states", ("backward",), states.reduced_gradients),
+    ("checkpoints", FORWARD, forward_memory.activations),
+    ("logits", ("logits",), forward_memory.logits),
+    ("other", ("layer", "backward"), forward_memory.layer_backward),
+    ("other", ("step",), states.optimizer_step),
     ("other", IN_STEP, exchange),
     # While the policy is trained, an engine that sleeps keeps nothing.
     ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
@@ -256,7 +236,7 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.engine_bytes:
         moments = (*moments, "generation")
-    transient = max(logits(job, recipe), layer_backward(job, recipe))
+    transient = max(forward_memory.logits(job, recipe), forward_memory.layer_backward(job, recipe))
     # The gaps depend on whether the logits exist at the peak.
     gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
     gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
@@ -277,7 +257,7 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
         other=needed(highest, "other"),
         runtime=runtime(job, recipe),
         cached=max(0.0, gaps_at[highest].given_back),
-        host=host_bytes(job, recipe),
+        host=states.host_bytes(job, recipe),
     )
 
 
@@ -291,8 +271,9 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
-    end_of_backward = layer_backward(job, recipe) + job.trained_parameters * gradient_bytes(job)
+    end_of_forward = forward_memory.activations(job, recipe) + 2 * outputs * job.compute_bytes
+    gradients = job.trained_parameters * states.gradient_bytes(job)
+    end_of_backward = forward_memory.layer_backward(job, recipe) + gradients
     # The backward pass frees activations while it creates gradients, so the peak is the larger of
     # the two moments, not their sum.
-    return model_weights(job) + max(end_of_forward, end_of_backward) + runtime(job, recipe)
+    return states.model_weights(job) + max(end_of_forward, end_of_backward) + runtime(job, recipe)

@@ -132,19 +132,15 @@ def model_table() -> ModelTable:
 def hub_ids() -> Mapping[str, str]:
     """Maps the names of known models to their hub ids: the id in lower case, other names from the
     table (`also`), and short names without the owner."""
-    ids: dict[str, str] = {}
     rows = model_table().models
-    for name, row in rows.items():
-        ids[name.lower()] = name
-        ids |= dict.fromkeys(row.get("also", ()), name)
+    names = [(name, name) for name in rows]
+    names += [(alias, name) for name, row in rows.items() for alias in row.get("also", ())]
+    ids = {text.lower(): name for text, name in names}
     # Add short names later, so that they never replace the full name of another model.
-    for name in rows:
-        ids.setdefault(short_name(name), name)
+    for text, name in names:
+        ids.setdefault(short_name(text), name)
         # An id may have an underscore in its version (`3_1`), while people write 3.1.
-        ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
-    for name, row in rows.items():
-        for alias in row.get("also", ()):
-            ids.setdefault(short_name(alias), name)
+        ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", text)), name)
     return ids
 
 
@@ -251,11 +247,10 @@ def unknown_hint(text: str) -> str:
     )
     if HUB_ID.fullmatch(text):
         config = f"to let plan read its shape, run `hf download {text} config.json` first"
-    size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
-    size = size_word[1].upper() if size_word else "7B"
+    size, _ = size_in_name(text) or (7 * 10**9, 0)
     return (
         f"similar known names: {', '.join(similar) or 'none'}\n{config}\n"
-        f"for a rough plan, give only the size: `--params {size}`"
+        f"for a rough plan, give only the size: `--params {size_name(size)}`"
     )
 
 
@@ -343,14 +338,11 @@ def parameter_count(text: str) -> int:
     """The parameter count in a text such as `7B` or `124M`; UsageError if it is not a number or
     absurdly small or large.
 
-    >>> [parameter_count(text) for text in ("124M", "7b", "1.5B", "7 billion")]
-    [124000000, 7000000000, 1500000000, 7000000000]
-    >>> parameter_count("7,5B"), parameter_count("124,439,808")
-    (7500000000, 124439808)
+    >>> [parameter_count(text) for text in ("124M", "7b", "1.5 B", "124,439,808")]
+    [124000000, 7000000000, 1500000000, 124439808]
     """
-    # A comma before three digits separates thousands; any other comma is a decimal point.
-    plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower()).replace(",", ".")
-    hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?", plain)
+    plain = re.sub(r"(?<=\d)[,_](?=\d{3}(?!\d))", "", text.strip().lower())
+    hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)", plain)
     count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(f"{text!r} is not a number of parameters", hint="write it as 124M or 7B")

@@ -1,18 +1,16 @@
 """The GPUs that a job runs on: their number, the memory that torch can use, and what the system
 supports.
 
-The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
-maker, but the model was never checked on those of AMD, Intel and Apple, so their answers contain a
-warning.
+The memory model was fitted to jobs on NVIDIA GPUs. For a GPU of AMD, Intel or Apple the user gives
+the memory that torch can use there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
-from gpusetup.accelerators.makers import AMD, APPLE, BY_ID
+from gpusetup.accelerators.makers import BY_ID, Maker
 from gpusetup.catalog.gpus import (
     JETSON,
     SERIES_WORDS,
@@ -25,11 +23,10 @@ from gpusetup.catalog.gpus import (
 )
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import MakerStack, Snapshot, visible_gpus
+from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 
-System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
 
 
@@ -45,7 +42,11 @@ class Place(Frozen):
     capability: Capability | None = None
     count: int | None = None
     """The number of GPUs in the machine; None if the user only named a GPU."""
-    system: System = "linux"
+    linux: bool = True
+    """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and FSDP2
+    with CPU offload need."""
+    env: bool = True
+    """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
     host_bytes: int | None = None
     """The bytes of the machine's RAM; None if unknown."""
     unified: bool = False
@@ -56,25 +57,12 @@ class Place(Frozen):
     remark: str = ""
     """A sentence for the answer, such as which card was assumed if the name could mean several; ""
     if none is needed."""
-    has_expandable_segments: bool = True
-    """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
     sp: int | None = None
     """The only degree of sequence parallelism to consider; None for every one."""
     offload: bool = True
     """Whether to consider offload."""
     predict: bool = False
     """Whether to predict even what was measured."""
-
-    @property
-    def env(self) -> bool:
-        """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
-        return self.system == "linux" and self.has_expandable_segments
-
-    @property
-    def linux(self) -> bool:
-        """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and
-        FSDP2 with CPU offload need."""
-        return self.system != "windows"
 
     @property
     def can_offload(self) -> bool:
@@ -91,7 +79,7 @@ def place_of(name: str | None, total_bytes: int, capability: Capability | None =
         capacity=capacity(name, total_bytes),
         capability=capability,
         unified=shares_memory(name or ""),
-        system="linux" if JETSON.isdisjoint(tokens(name or "")) else "jetson",
+        env=JETSON.isdisjoint(tokens(name or "")),
     )
 
 
@@ -121,10 +109,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     this number.
     """
     if maker := maker_of_name(text, rows):
-        raise UsageError(
-            f"{text!r} is a GPU of {maker.name}, whose memory plan does not know by name",
-            hint="give the memory that torch can use there: `--gpu-mem 24GiB`",
-        )
+        raise of_another_maker(repr(text), maker)
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
@@ -149,12 +134,21 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
+def of_another_maker(gpu: str, maker: Maker) -> UsageError:
+    """The error for a GPU that is not NVIDIA's."""
+    return UsageError(
+        f"{gpu} is a GPU of {maker.name}, whose memory plan does not know",
+        hint="give the memory that torch can use there: `--gpu-mem 24GiB`",
+    )
+
+
 def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, limited by the one with the least memory; if there are NVIDIA GPUs,
-    only these count. Raises Unsatisfiable if there is no GPU, and UsageError if a memory size is
-    unknown."""
-    if machine.makers is not None and not machine.gpus:
-        return other_place(machine, machine.makers)
+    """The NVIDIA GPUs of a machine, limited by the one with the least memory. Raises Unsatisfiable
+    if there is no GPU, and UsageError if it is another maker's or its memory is unknown."""
+    stack = machine.makers
+    if stack is not None and not machine.gpus:
+        name = next((gpu.name for gpu in stack.gpus), "This machine's GPU")
+        raise of_another_maker(name, BY_ID[stack.maker])
     gpus = visible_gpus(machine)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
@@ -166,9 +160,7 @@ def place_of_machine(machine: Snapshot) -> Place:
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
-    system: System = "linux" if machine.os.family in ("linux", None) else "windows"
-    if machine.os.jetson or machine.os.wsl:
-        system = "jetson" if machine.os.jetson else "wsl"
+    linux = machine.os.family in ("linux", None) or bool(machine.os.jetson or machine.os.wsl)
     return Place(
         gpu=name,
         total_bytes=least,
@@ -176,54 +168,11 @@ def place_of_machine(machine: Snapshot) -> Place:
         capacity=float(least) if unified else capacity(name, least),
         capability=min(capabilities, default=None),
         count=len(gpus),
-        system=system,
+        linux=linux,
+        env=linux and not (machine.os.jetson or machine.os.wsl),
         unified=unified,
         host_bytes=machine.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
-    )
-
-
-# --- GPUs of other makers -------------------------------------------------------------------------
-
-STRIX_HALO_SHARE = 0.488
-"""The share of a Strix Halo machine's memory that torch can use on Linux by default. The kernel's
-TTM limits the GPU to half of the memory, of which 62.47 of 128 GiB were usable (unsloth pull
-request 7960, ROCm issue 5595)."""
-STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
-"""Names of AMD's Strix Halo APUs, which compute with a large part of the machine's memory."""
-
-
-def other_place(machine: Snapshot, stack: MakerStack) -> Place:
-    """The GPUs of AMD, Intel or Apple in a machine, with the remarks that apply to them."""
-    maker = BY_ID[stack.maker]
-    found: list[tuple[float, str, bool]] = []
-    for gpu in stack.gpus:
-        is_strix = STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
-        size: float = gpu.memory_total_bytes or 0
-        if is_strix:
-            size = STRIX_HALO_SHARE * (machine.memory.total_bytes or 0)
-        found.append((size, gpu.name, is_strix))
-    size, name, is_strix = min(found, default=(0, "this machine's GPU", False))
-    if not size:
-        raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
-    unified = maker is APPLE or is_strix
-    remark = (
-        f"no {maker.name} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch "
-        "allocates the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a "
-        "bitsandbytes build for it"
-    )
-    if unified:
-        remark += f". Of the machine's memory, torch can use about {size / GIB:.1f} GiB"
-    return Place(
-        gpu=name,
-        total_bytes=size,
-        # Metal reports the part of a Mac's memory that torch can use.
-        capacity=size if unified else cuda_bytes(size),
-        unified=unified,
-        host_bytes=machine.memory.total_bytes if unified else None,
-        remark=remark,
-        # Only the allocator for CUDA and ROCm has expandable segments.
-        has_expandable_segments=maker is AMD,
     )
 
 

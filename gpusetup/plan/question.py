@@ -216,10 +216,10 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
 
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
-    """The number of tokens in a sample: from the question, otherwise fixed by the model, otherwise
-    the default."""
+    """The number of tokens in a sample: at least those that the model fixes, otherwise from the
+    question, otherwise the default."""
     if question.context is not None or shape.tokens is not None:
-        return question.context or shape.tokens or 1
+        return max(question.context or 1, shape.tokens or 1)
     # If the user gives a model's size and a number of samples, the samples are probably not texts.
     if (question.params and question.batch) or question.solve == "context":
         return 1
@@ -246,11 +246,17 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
     for is_so, message, hint in contradictions:
         if is_so:
             raise UsageError(message, hint=hint)
-    if question.sp and question.sp not in sequence_degrees(job):
-        raise impossible_degree(job, question.sp)
+    degrees = sequence_degrees(job)
+    if question.sp and question.sp not in degrees:
+        raise UsageError(
+            f"`--sp {question.sp}` does not work: a strategy that shards the model needs a number "
+            f"that divides both the {gpus} GPUs and the {job.shape.heads} heads of attention, and "
+            f"suits the {job.shape.key_value_heads} heads of keys and values",
+            hint=f"possible here: {' or '.join(map(str, degrees))}",
+        )
     if question.solve == "gpus":
         return
-    sp = question.sp or sequence_degrees(job)[-1]
+    sp = question.sp or degrees[-1]
     least = least_tokens(job, sp)
     for key, budget in (
         ("ppo_max_token_len_per_gpu", job.tokens),
@@ -259,23 +265,6 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
         if budget is not None and budget < least:
             raise UsageError(
                 f"{budget:,} tokens a GPU (`{key}`) are too few for a sequence of "
-                f"{job.length:,}: the trainer refuses them",
+                f"{job.context:,}: the trainer refuses them",
                 hint=f"at least {least:,} with SP={sp}",
             )
-
-
-def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
-    """The error for a degree of sequence parallelism that is impossible; its hint lists the
-    degrees that are possible, at least if the strategy shards the model."""
-    degrees = sequence_degrees(replace(job, strategy="fsdp") if job.copies_model else job)
-    needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
-    possible = f"possible here{needs_sharding}: {' or '.join(map(str, degrees))}"
-    if sp in degrees:
-        copies = f"{job.strategy} keeps a whole copy of the model on each GPU"
-        return UsageError(f"`--sp {sp}` does not work: {copies}", hint=possible)
-    return UsageError(
-        f"`--sp {sp}` does not work: the number must divide both the {job.gpus} GPUs and the "
-        f"{job.shape.heads} heads of attention, and suit the {job.shape.key_value_heads} heads of "
-        "keys and values",
-        hint=possible,
-    )

@@ -8,8 +8,6 @@ ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families of text encoders, which read a whole text at once and are usually fine-tuned with a
 classifier."""
-SPEECH = frozenset(("whisper",))
-"""Families of speech models, which read audio in windows of a fixed length."""
 TRANSLATORS = ("t5", "bart")
 """Families with an encoder and a decoder, which turn one text into another."""
 
@@ -55,7 +53,8 @@ class Shape(Frozen):
     classes: int = 0
     """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
-    """The number of tokens in a sample if the model fixes it: the patches of an image."""
+    """The number of tokens in a sample if the model fixes it: the patches of an image, or the
+    windows of 30 seconds that Whisper reads, however long the text is that it writes."""
     roughly: bool = False
     """Whether plan can only roughly estimate the activations of some layers (state space, linear
     attention, convolutions)."""

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
+from gpusetup.configs.settings import TRUE, Setting, name_of, words_of
 from gpusetup.errors import UsageError
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.shape import Shape
@@ -21,31 +21,24 @@ ALL, EMBEDDINGS = "all", "embeddings"
 
 def frozen_share(what: str, shape: Shape) -> float:
     """The share of a model's parameters that is frozen, from 0 to 1, for a part as `frozen_in`
-    gives it.
-
-    `what` can be `all`, `embeddings`, a number of first layers (the embedding is then frozen too),
-    or `-2` for all layers but the last two. Raises UsageError if the model has fewer layers.
+    gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
+    Raises UsageError if the model has fewer layers.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
-    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2")]
-    [1.0, 0.31, 0.66, 0.89]
+    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
+    [1.0, 0.31, 0.66]
     """
     embeddings = shape.outside / shape.parameters
     if what in (ALL, EMBEDDINGS):
         return 1.0 if what == ALL else embeddings
-    frozen_layers = int(what) if int(what) > 0 else shape.layers + int(what)
-    if not 0 <= frozen_layers <= shape.layers:
-        raise UsageError(
-            f"{shape.name} has {shape.layers} layers, not {what.lstrip('-')} to freeze"
-        )
-    return embeddings + (1 - embeddings) * frozen_layers / shape.layers
+    if int(what) > shape.layers:
+        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
+    return embeddings + (1 - embeddings) * int(what) / shape.layers
 
 
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
 """Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
-TRAINS = re.compile(r"train(?:able)?_(\w+)|(\w+)_trainable|()trainable")
-"""Switches that freeze a part if they are off: `train_backbone: false`, `trainable: false`."""
 LAYERS_NAME = re.compile(r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers")
 EMBEDDING_WORDS = frozenset(("embedding", "embeddings", "embed", "emb", "wte", "wordembeddings"))
 WHOLE_MODEL = frozenset((
@@ -75,13 +68,12 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
 def frozen_by(name: str, text: str, model: str) -> str | None:
     """The part of the model that one key with this value freezes; None if it freezes nothing.
 
-    >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("train_bn", "false", "")
+    >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("freeze_bn", "true", "gpt2")
     ('all', None)
     """
     if LAYERS_NAME.fullmatch(name):
         return text if re.fullmatch(r"[1-9]\d{0,4}", text) else None
-    pattern = FREEZES if text in TRUE else TRAINS if text in FALSE else None
-    switch = pattern.fullmatch(name) if pattern else None
+    switch = FREEZES.fullmatch(name) if text in TRUE else None
     if switch is None:
         return None
     # The regex group that matched is the part's name; `freeze: true` names none and means all.
@@ -93,8 +85,8 @@ def frozen_by(name: str, text: str, model: str) -> str | None:
     return ALL if letters in model_letters or words & WHOLE_MODEL else None
 
 
-LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
-"""The largest plausible values; anything above is a typo."""
+MOST_DIGITS = 12
+"""A number of rows or a width with more digits is a typo."""
 
 
 class EmbeddingTable(NamedTuple):
@@ -114,14 +106,13 @@ WIDTH_NAMES = (
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     """The embedding tables of users and of items that a config describes, and torch's
     `num_embeddings`. Their settings are recorded as read."""
-    width_settings: list[Setting] = []
-    widths: dict[str, int] = {}
-    for setting in reader.config.settings:
-        name = name_of(setting.path)
-        width = positive_number(reader, setting, LARGEST_WIDTH)
-        if width and name.endswith(("_dim", *WIDTH_NAMES)):
-            widths.setdefault(name, width)
-            width_settings.append(setting)
+    width_settings = [
+        setting
+        for setting in reader.config.settings
+        if name_of(setting.path).endswith(("_dim", *WIDTH_NAMES)) and number_in(reader, setting)
+    ]
+    # If a name occurs twice, the first one counts.
+    widths = {name_of(one.path): number_in(reader, one) for one in reversed(width_settings)}
     usual = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[EmbeddingTable] = []
     for setting in reader.config.settings:
@@ -135,7 +126,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
             continue
         # A width for the same noun (`movie_dim`) comes before that of all tables.
         width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
-        rows = positive_number(reader, setting, LARGEST_ROWS)
+        rows = number_in(reader, setting)
         if rows and width:
             table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
             tables.append(table)
@@ -145,8 +136,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     return tuple(tables)
 
 
-def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
-    """The whole number from 1 to `most` in a setting; None if the setting is anything else."""
+def number_in(reader: Reader, setting: Setting) -> int:
+    """The whole number in a setting; 0 if the setting is anything else."""
     digits = (reader.text(setting) or "").replace("_", "")
-    is_number = re.fullmatch(r"\d{1,13}", digits)
-    return int(digits) if is_number and 1 <= int(digits) <= most else None
+    return int(digits) if re.fullmatch(rf"\d{{1,{MOST_DIGITS}}}", digits) else 0

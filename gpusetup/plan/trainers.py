@@ -49,8 +49,8 @@ class TrainerTable(Frozen):
 
     `several` holds the fields that change with several GPUs, and `also` other names of the trainer.
     `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`
-    weights (FSDP), or `never`. `kernels` marks trainers whose attention kernels support capped
-    scores. `weights` is `as published` if it loads weights in the checkpoint's type. `accumulates`
+    weights (FSDP), or `never`. `kernels` marks trainers with attention kernels of their own.
+    `weights` is `as published` if it loads weights in the checkpoint's type. `accumulates`
     tells that a step has several micro-batches by default. `older` names a version or setting that
     people also use and whose loss needs more memory than the one that plan assumes.
     """
@@ -90,17 +90,9 @@ PUBLISHED_IN_32_BITS = (
     *("vit", "xlm-roberta"),
 )
 """Families whose checkpoints on the hub are in 32 bits; most of them are older than bfloat16."""
-SOFTCAPPED = ("gemma2",)
-"""Families that cap attention scores with a tanh, so that transformers must write the scores to
-memory; trainers with their own kernels have one that supports capped scores."""
-TRAINED_EAGERLY = ("gemma3",)
-"""Families that are trained with eager attention, because transformers warns against anything else.
-Unsloth does so too: a published run of the 4B model with 16,384 tokens took 67 GB, while flash
-attention would need 34."""
-ON_TRANSFORMERS = (
-    "accelerate", "axolotl", "hf", "llama-factory", "ms-swift", "trl", "unsloth",
-)  # fmt: skip
-"""Trainers that use transformers' own layers."""
+TRAINED_EAGERLY = ("gemma2", "gemma3")
+"""Families whose attention scores transformers writes to memory: Gemma 2 caps them, and for Gemma 3
+it warns against all but eager attention. Some trainers have kernels of their own for them."""
 
 
 def trainer_defaults(
@@ -123,8 +115,7 @@ def trainer_defaults(
         fields |= row.get("several", {})
     if row.get("weights") == "as published" and kind in PUBLISHED_IN_32_BITS:
         fields["dtype"] = "fp32"
-    has_own_scores = kind in SOFTCAPPED and "kernels" not in row
-    if has_own_scores or (kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS):
+    if kind in TRAINED_EAGERLY and "kernels" not in row:
         fields["attention"] = "eager"
     fields |= named
     if fields.get("upcast_rest") and fields.get("quantize") in ("nf4", "nf4-dq", "int8"):
@@ -200,6 +191,20 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
         text=written(settings, row.format),
         missing=tuple(setting for setting, is_missing in needed.items() if is_missing),
     )
+
+
+def changed_settings(trainer: str | None, job: TrainingJob, changed: TrainingJob) -> dict[str, Any]:
+    """The trainer's keys with the values that turn a job into a changed one; empty if plan does not
+    know its keys, or if it has none for adapters and the change adds them."""
+    row = trainer_table().writes.get(trainer or "")
+    facts_with_key = row.keys.items() if row else ()
+    adds_adapters = changed.lora != job.lora
+    if adds_adapters and "lora" not in dict(facts_with_key).values():
+        return {}
+    before, after = (facts(one, Recipe()) for one in (job, changed))
+    return {
+        key: after[fact] for key, fact in facts_with_key if after[fact] not in (None, before[fact])
+    }
 
 
 def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:

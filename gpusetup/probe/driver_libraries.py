@@ -13,7 +13,6 @@ from gpusetup.child_scripts.driver_answers import NOT_PLAUSIBLE
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Snapshot
-from gpusetup.readings.plausibility import implausible
 from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_of
 from gpusetup.system.system import System
 
@@ -21,16 +20,14 @@ Answer = Mapping[str, Any]
 
 
 class Library(NamedTuple):
-    """One of the driver's libraries, the `Gpu` field for a GPU's index in its list, and the kind of
-    event for a library that started but whose later call failed."""
+    """One of the driver's libraries, and the `Gpu` field for a GPU's index in its list."""
 
     source: str
     number_field: str
-    init_failed: str
 
 
-NVML = Library("nvml", "nvml_index", "nvml-init-failed")
-LIBCUDA = Library("libcuda", "cuda_index", "cuda-init-failed")
+NVML = Library("nvml", "nvml_index")
+LIBCUDA = Library("libcuda", "cuda_index")
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
@@ -90,8 +87,8 @@ def read_cuda(system: System, limit: float) -> Snapshot:
 
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
-    """The plausible values in a child's output, and a snapshot of what both libraries have in
-    common: the GPUs, an event for each missing value that should exist, and the readings.
+    """The values in a child's output, and a snapshot of what both libraries have in common: the
+    GPUs, an event for each missing value that should exist, and the readings.
 
     >>> values, shared = parse_answer(NVML, {"init": 9, "message": "Driver Not Loaded"})
     >>> values["init"], values["devices"], shared.gpus
@@ -100,16 +97,14 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     source = library.source
     if "problem" in answer:
         return {"devices": None}, Snapshot(events=(_child_failure(source, answer),))
-    values = only_plausible(answer)
-    listed = values.get("devices")
-    devices = [only_plausible(device) for device in listed or ()]
-    events = tuple(_missing_values(library, values, devices))
     # An empty list means that there are no GPUs. None means that the library did not start.
-    values["devices"] = None if listed is None else devices
+    listed = answer.get("devices")
+    values = {**answer, "devices": listed}
+    events = tuple(_missing_values(library, answer, listed or ()))
     if listed is None:
         return values, Snapshot(events=events)
     gpus = []
-    for device in devices:
+    for device in listed:
         instances = device.get("mig_instances")
         fields = {
             **device,
@@ -139,21 +134,6 @@ def _child_failure(source: str, answer: Answer) -> Event:
     return Event(kind="child-failed", values=values, source=source, text=text)
 
 
-def only_plausible(values: Answer) -> dict[str, Any]:
-    """The child's values without impossible ones, which are moved to `problems`.
-
-    >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
-    'not plausible: 4294967295'
-    """
-    problems = [*(values.get("problems") or ())]
-    plausible = dict(values)
-    for name, text in implausible(values).items():
-        plausible[name] = None
-        problems.append({"field": name, "code": NOT_PLAUSIBLE, "text": text})
-    plausible["problems"] = tuple(problems)
-    return plausible
-
-
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
     """Events for values of GPUs that are impossible, or missing although every GPU should have
     them, and for calls that failed although the library had started."""
@@ -171,13 +151,13 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
         index, bus = str(device["index"]), device.get("pci_bus_id") or ""
         where = f"GPU {index} {bus}".rstrip() + ": "
         # If a field has several problems, the last one counts.
-        problems = {one["field"]: one for one in device["problems"] if _is_trouble(one)}
+        problems = {one["field"]: one for one in device.get("problems", ()) if _is_trouble(one)}
         for field, problem in problems.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
                 yield event("gpu-read-failed", problem, where, gpu=index, bus=bus)
     if values.get("init") == 0:
-        for problem in filter(_is_trouble, values["problems"]):
-            yield event(library.init_failed, problem)
+        for problem in filter(_is_trouble, values.get("problems", ())):
+            yield event("driver-does-not-answer", problem)
 
 
 def _is_trouble(problem: Answer) -> bool:

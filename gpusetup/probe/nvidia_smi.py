@@ -15,7 +15,7 @@ from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Reading, Snapshot, visible_gpus
 from gpusetup.readings.smi_csv import output_of
-from gpusetup.readings.smi_topology import is_heading, parse_topology
+from gpusetup.readings.smi_topology import parse_topology
 from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK, System
@@ -71,8 +71,5 @@ def read_topology(system: System, limit: float) -> Snapshot:
     snapshot without its matrix."""
     output = asked(system, ("topo", "-m"), limit)
     # nvidia-smi underlines the heading with a terminal's codes, in a pipe too.
-    lines = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "").splitlines()
-    for place, line in enumerate(lines):
-        if is_heading(line):
-            return parse_topology(lines[place:])
-    return Snapshot()
+    plain = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "")
+    return parse_topology(plain.splitlines())

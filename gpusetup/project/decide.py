@@ -54,29 +54,24 @@ class Decision(Frozen):
     notes: tuple[str, ...] = ()
 
 
-class Bounds(Frozen):
-    """What a project says about torch on a machine."""
-
-    torch: str = ""
-    """The torch versions that satisfy all of its lines, as a specifier; "" for any."""
-    backend: str | None = None
-    """The backend of a local label, which is part of the pin."""
-    place: str = ""
-    """Where the strictest bound on torch stands."""
-
-
 def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Decision:
     """The request for what these files ask for on a host, together with the options of the command
     in `wish`.
 
-    Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
+    Raises Unsatisfiable if no build inside the bounds fits, if the Python here is excluded, or if
+    an image's own torch must stay.
     """
     environment = marker_environment(host.machine)
     chosen: Variant | None = None
     # What counts of each file on this machine.
     here: list[Ask] = []
     for ask in asks:
-        refuse_image(ask)
+        if keeps_image(ask):
+            others = " ".join(one.name for one in ask.of())
+            raise Unsatisfiable(
+                f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
+                hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
+            )
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
         here.append(ask.counting(environment, variant.name if variant else None))
@@ -85,12 +80,11 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     later = tuple(one for file in here for one in file.later)
     notes = [note for ask in asks for note in notes_of(ask)]
     named = [one for pair in zip(asks, here, strict=True) for one in named_backends(*pair)]
-    bounds = bounds_of([*requests, *limits], later, catalog)
-    torch = bounds.torch
+    torch, pinned_backend, place = bounds_of([*requests, *limits], later, catalog)
     if torch:
         # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
         torch = ",".join(filter(None, (torch, specifier_text(wish.torch))))
-    asked_backend = wish.wanted_backend if wish.wanted_backend != "auto" else bounds.backend
+    asked_backend = wish.wanted_backend if wish.wanted_backend != "auto" else pinned_backend
     texts = (one.text for one in requests if one.name not in FAMILY)
     wish = replace(
         wish,
@@ -105,9 +99,9 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if wish.backend == "auto":
         wish, reason = with_preferred(wish, named, host, catalog)
         notes += [reason] if reason else []
-    if bounds.place and host.facts.presence != "none":
-        backend = bounds.backend or next((backend for backend, _ in named), None)
-        refuse_unfit(wish, bounds.place, backend, host, catalog)
+    if place and host.facts.presence != "none":
+        backend = pinned_backend or next((backend for backend, _ in named), None)
+        refuse_unfit(wish, place, backend, host, catalog)
     return Decision(wish=wish, variant=chosen, later=later, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -153,8 +147,12 @@ def notes_of(ask: Ask) -> Iterator[str]:
         yield f"not read: {lines}{more}"
 
 
-def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catalog) -> Bounds:
-    """The bounds on torch in a project's lines and in the names of its wheels."""
+def bounds_of(
+    lines: Iterable[Requested], later: Iterable[Later], catalog: Catalog
+) -> tuple[str, str | None, str]:
+    """The torch versions that satisfy all of a project's lines and the names of its wheels, as a
+    specifier ("" for any); the backend of a local label, which is part of the pin; and the place of
+    the strictest bound on torch ("" without one)."""
     bounded = [one for one in lines if one.name in FAMILY and one.versions]
     of_torch = [one for one in bounded if one.name == "torch"]
     wheels = [wheel for wheel in later if wheel.torch]
@@ -171,7 +169,7 @@ def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catal
     # An exact pin is named as the reason before a range.
     pins = [one for one in of_torch if "==" in one.versions]
     places = (*(one.place for one in (*pins, *bounded)), *(wheel.place for wheel in wheels))
-    return Bounds(torch=torch, backend=next(backends, None), place=next(iter(places), ""))
+    return torch, next(backends, None), next(iter(places), "")
 
 
 def _without_label(one: Requested) -> str:
@@ -252,8 +250,8 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         if backend is None:
             has_other = True
             continue
-        torch = bounds_of(here.requests, (), catalog).torch or None
-        question = question_of(Wish(torch=torch, backend=backend), host, catalog)
+        torch, _, _ = bounds_of(here.requests, (), catalog)
+        question = question_of(Wish(torch=torch or None, backend=backend), host, catalog)
         build = pick(question)
         # A build for the CPU would leave the GPU unused.
         if build is None:
@@ -264,19 +262,10 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         rank = preference(question_of(Wish(), host, catalog))
         return min(fitting, key=lambda pair: rank(pair[0]))[1]
     if reasons and not has_other:
-        raise _no_variant_fits(reasons, host, catalog)
+        lines = ("None of the project's extras has a torch for this machine", *reasons)
+        hint = f"{UNCHANGED}; `gpusetup resolve` names a build for which to add an extra"
+        raise Unsatisfiable("\n  ".join(lines), hint=hint)
     return None
-
-
-def _no_variant_fits(reasons: list[str], host: Host, catalog: Catalog) -> Unsatisfiable:
-    """The error for a project of whose extras none fits, with the extra that would."""
-    gpu = host.facts.gpus[0].name if host.facts.gpus else "this machine"
-    best, ways = pick(question_of(Wish(), host, catalog)), [UNCHANGED]
-    if best:
-        extra = f'{best.backend} = ["torch"]'
-        ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
-    lines = (f"None of the project's extras has a torch for {gpu}", *reasons)
-    return Unsatisfiable("\n  ".join(lines), hint="\n".join(ways))
 
 
 # --- when it does not fit -------------------------------------------------------------------------
@@ -292,16 +281,6 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
             if build:
                 return name, build
     return None
-
-
-def refuse_image(ask: Ask) -> None:
-    """Raise Unsatisfiable if a Dockerfile builds on an image whose torch must stay."""
-    if keeps_image(ask):
-        others = " ".join(one.name for one in ask.of())
-        raise Unsatisfiable(
-            f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
-            hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
-        )
 
 
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:

@@ -118,19 +118,15 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 # --- lines of TOML --------------------------------------------------------------------------------
 
 
-def marker_of(build: TorchBuild, catalog: Catalog) -> str:
-    """The marker of the systems for which torch's index has a build: the build's own, and those of
-    the catalog, whose rows are for NVIDIA's GPUs and the CPU."""
-    return " or ".join(
+def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
+    """The TOML lines that make uv install these packages from torch's index, where it has them."""
+    # The systems for which the index has the build: its own, and those of the catalog, whose rows
+    # are for NVIDIA's GPUs and the CPU.
+    marker = " or ".join(
         marker
         for system, marker in SYSTEMS.items()
         if system == build.os or catalog.row_of(build.torch, build.backend, system, "x86_64")
     )
-
-
-def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
-    """The TOML lines that make uv install these packages from torch's index, where it has them."""
-    marker = marker_of(build, catalog)
     lines = index_lines("pytorch", url, build.backend)
     if "explicit = true" not in lines:
         # Without this limit, uv would look for torch on this index for other platforms too, which

@@ -114,12 +114,6 @@ def integer(text: str | None) -> int | None:
     return None if value is None else int(value)
 
 
-def rate_in(unit: float) -> Callable[[str | None], float | None]:
-    """Returns a function that reads a cell in units of so many bytes per second, in bytes per
-    second; None if the cell has no value."""
-    return lambda text: None if (value := number(text)) is None else value * unit
-
-
 UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, "gb": 1 << 30}
 
 
@@ -419,8 +413,6 @@ GPU_VALUES: tuple[tuple[str, str, str, Callable[[str], Any]], ...] = (
     ("pcie_generation", "pcie.link.gen.gpucurrent", "", integer),
     ("pcie_generation_max", "pcie.link.gen.max", "PCIe Generation/Max", integer),
     ("pcie_generation_max", "pcie.link.gen.gpumax", "", integer),
-    ("pcie_rx_bytes_per_second", "", "Rx Throughput", rate_in(1e3)),
-    ("pcie_tx_bytes_per_second", "", "Tx Throughput", rate_in(1e3)),
     ("pcie_width", "pcie.link.width.current", "Link Width/Current", integer),
     ("pcie_width_max", "pcie.link.width.max", "Link Width/Max", integer),
     ("mig_enabled", "mig.mode.current", "MIG Mode/Current", flag),

@@ -40,6 +40,26 @@ COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells."""
 
+
+def rate(text: str) -> float | None:
+    """A cell in MB/s, in bytes per second; None if it has no value."""
+    value = number(text)
+    return None if value is None else value * 1e6
+
+
+DMON_COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "pwr": ("power_watts", number),
+    "gtemp": ("temperature_celsius", integer),
+    "sm": ("utilization_percent", integer),
+    "mem": ("memory_busy_percent", number),
+    "pclk": ("clock_sm_mhz", integer),
+    "fb": ("memory_used_bytes", memory),
+    "rxpci": ("pcie_rx_bytes_per_second", rate),
+    "txpci": ("pcie_tx_bytes_per_second", rate),
+    "dbecc": ("ecc_uncorrected", integer),
+}
+"""The same for the columns of `nvidia-smi dmon`, whose words are too common for a heading of CSV.
+"""
 DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
 OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
 
@@ -113,7 +133,7 @@ def values_of(row: Mapping[str, str]) -> dict[str, Any]:
     {'power_watts': 72.0}
     """
     values: dict[str, Any] = {}
-    for column, (field, read) in COLUMNS.items():
+    for column, (field, read) in (*COLUMNS.items(), *DMON_COLUMNS.items()):
         value = read(row[column]) if column in row else None
         if value is not None:
             values.setdefault(field, value)

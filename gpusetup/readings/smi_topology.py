@@ -21,27 +21,22 @@ LINK = lazy(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
 tree at which the two devices meet."""
 
 
-def is_heading(line: str) -> bool:
-    """
-    >>> is_heading("      GPU0    GPU1    CPU Affinity    NUMA Affinity"), is_heading("GPU0 hot")
-    (True, False)
-    """
-    return HEADING.match(line) is not None
-
-
 def parse_topology(lines: Sequence[str]) -> Snapshot:
-    """The GPUs, with their NUMA nodes but without names, and the links in the matrix whose heading
-    is the first line; incomplete rows are left out.
+    """The GPUs, with their NUMA nodes but without names, and the links in the first matrix of a
+    text; empty without one. Incomplete rows are left out.
 
     >>> matrix = ["      GPU0  GPU1  CPU Affinity  NUMA Affinity", "GPU0   X   NV4  0-15  0",
     ...     "GPU1  NV4   X   16-31  1"]
     >>> parse_topology(matrix).gpu_links[0].kind, parse_topology(matrix).gpus[1].numa_node
     ('NV4', 1)
     """
-    devices = DEVICE.findall(lines[0])
+    first = next((place for place, line in enumerate(lines) if HEADING.match(line)), None)
+    if first is None:
+        return Snapshot()
+    devices = DEVICE.findall(lines[first])
     gpus: list[Gpu] = []
     links: list[GpuLink] = []
-    for line in lines[1:]:
+    for line in lines[first + 1 :]:
         name, *cells = line.split() or [""]
         kinds, affinities = cells[: len(devices)], cells[len(devices) :]
         is_row = len(kinds) == len(devices) and all(map(LINK.fullmatch, kinds))
@@ -60,4 +55,4 @@ def parse_topology(lines: Sequence[str]) -> Snapshot:
             # The matrix shows each pair twice.
             if other and int(other[1]) > number and kind != "N/A":
                 links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
-    return Snapshot(gpus=tuple(gpus), gpu_links=tuple(links) or None)
+    return Snapshot(gpus=tuple(gpus) or None, gpu_links=tuple(links) or None)

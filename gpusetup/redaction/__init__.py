@@ -30,7 +30,7 @@ from gpusetup.redaction.places import (
     hide_homes,
     hide_url,
 )
-from gpusetup.redaction.secrets import hide_logins, hide_people, hide_secrets
+from gpusetup.redaction.secrets import PEOPLE, hide_logins, hide_secrets
 
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
@@ -169,7 +169,7 @@ class Scrubber:
             return re.sub(self._names, "<private>", text)
         text = hide_homes(re.sub(URL, hide_url, text))
         text = re.sub(_GPU, self._alias_of_match, text)
-        text = hide_people(hide_addresses(hide_secrets(text)))
+        text = hide_secrets(hide_addresses(hide_secrets(text)), PEOPLE)
         text = re.sub(self._names, "<private>", text)
         return re.sub(_TOKEN, self._hide_token, text)
 
@@ -178,9 +178,7 @@ class Scrubber:
         if token["path"]:
             return hide_folders(token["path"], self._alias_folder)
         if token["word"] and not is_harmless(token["word"].strip(".-_")):
-            # A kernel of one's own keeps its version: `6.8.12-acme3`.
-            version = re.match(r"\d{1,2}(?:\.\d{1,3}){2}(?=[-+])", token["word"])
-            return f"{version[0]}-<hidden>" if version else "<hidden>"
+            return "<hidden>"
         return token[0]
 
     def _alias_folder(self, name: str) -> str:

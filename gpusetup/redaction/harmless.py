@@ -15,56 +15,38 @@ from typing import Any
 from gpusetup.model.frozen import Frozen, fields
 
 FOLDERS = frozenset(
-    "someone project projects src source code dev work repo repos git workspace env envs venv venvs .venv "  # noqa: SIM905
-    ".env .virtualenvs virtualenvs miniconda miniconda3 anaconda anaconda3 miniforge3 mambaforge "
-    "micromamba mamba conda .conda .mamba .pixi pixi default pkgs .cache cache caches .local local "
-    ".pyenv pyenv versions shims .config config share state lib lib64 libs bin sbin include etc "
-    "scripts site-packages dist-packages pip uv tools tool python cpython http http-v2 wheels wheel "
-    "archive-v0 builds-v0 simple-v15 wheels-v5 huggingface hub torch_extensions triton inductor "
-    "torchinductor nvidia cuda cudnn cublas nccl nvjitlink cusparse cusolver cusparselt cufft "
-    "curand cuda_runtime cuda_nvrtc nvrtc cupti nvtx compat stubs extras targets x86_64-linux "
-    "sbsa-linux x86_64-linux-gnu aarch64-linux-gnu compute utils ops csrc core internal _internal "
-    "distributed data models model datasets dataset checkpoints logs log output outputs runs test "
-    "tests examples docs build dist tmp temp home users user user.venv appdata roaming programs "
-    "microsoft windowsapps windows desktop documents downloads onedrive jovyan ubuntu runner app "
-    "application scratch mnt storage shared media volumes nfs lustre gpfs ssd hdd nvme disk "
-    "jupyter notebooks kernels ipykernel spark library frameworks python.framework current "
-    "opt var run boot private content kaggle databricks programdata input working drive mydrive "
-    "rocm intel oneapi hpcx amazon aws google hpc_sdk nsight-systems ollama spool cron "
-    "crontabs mail lock systemd docker containerd kubelet overlay2 snapshots merged diff "
-    "software apps easybuild spack modules modulefiles module easyconfigs arch avx2 avx512 "
-    "gcc gcccore openmpi mpich pytorch foss fosscuda goolf intel-oneapi cray pe torch triton numpy "
-    "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index issues "
-    "nightly stable channels conda-forge main defaults linux-64 linux-aarch64 win-64 noarch cpu xpu "
-    "encodings importlib multiprocessing asyncio .dockerenv .containerenv nvcc nvidia-smi".split()
+    "someone project projects src source code work repo repos git env envs venvs .venv .env "  # noqa: SIM905
+    ".virtualenvs miniconda miniconda3 anaconda anaconda3 miniforge3 mambaforge .conda .mamba "
+    ".pixi pkgs .cache cache .local .pyenv versions .config share lib64 libs sbin include etc "
+    "scripts site-packages dist-packages tools tool http wheels huggingface hub cublas cufft "
+    "curand compat stubs targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu compute csrc "
+    "core models datasets checkpoints logs output tests examples docs build dist temp appdata "
+    "roaming programs microsoft desktop documents downloads onedrive scratch mnt storage shared "
+    "media volumes notebooks kernels current run boot private content kaggle rocm intel software "
+    "apps easybuild modules gcc homebrew cellar resources whl simple pypi packages api issues "
+    "nightly conda-forge main linux-64 win-64 noarch xpu .dockerenv .containerenv nvcc nvidia-smi".split()
 )
-"""Names of folders, in paths and URLs, that reveal nothing. A folder with another name is hidden
+"""Names of folders, in paths and URLs, that reveal nothing, beside `public_names`. A folder with another name is hidden
 even if it consists of common words, because people name folders after their projects."""
 
 WORDS = frozenset(
-    "on off true false yes no auto void none null all never always only necessary disabled enabled "  # noqa: SIM905
-    "compute utility graphics video display ngx compat driver brand tesla quadro geforce titan grid vapps "
-    "expandable segments max split mb garbage collection threshold roundup power divisions backend native "
-    "cudamallocasync cudamalloc malloc release lock pinned use cuda host register num threads thread background reserve "
-    "rounding memory fraction uvm throw oom kepler maxwell pascal volta turing ampere ada hopper blackwell tegra common "
-    "info warn warning trace abort version init coll shm net graph tuning alloc call proxy nvls ring tree collnet "
-    "collnetdirect collnetchain nvlstree pat simple ll allreduce loc nvl pix pxb phb sys nvb ib socket ofi efa plugin "
-    "group fault reg profile bootstrap ras intel gnu sequential tbb level zero opencl fastest first pci bus lazy eager "
-    "copy hardlink symlink clone index unsafe match best managed system cc cxx gcc clang icc icpx nvcc cl mpicc "
-    "mpicxx ccache http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles breaks output guards base "
-    "lts xeon epyc ryzen threadripper platinum gold silver core ultra celeron pentium processor ghz tm amd apple pro "
-    "jammy noble focal bionic bookworm bullseye trixie hirsute generic lowlatency microsoft standard server client "
-    "snapshot origin composed logical disks readings subject marker confstr readable intact percent celsius chosen "
-    "wddm tcc mcdm topology commit software unrestricted author heads auth pad manylinux musllinux macosx scipy "
-    "builder dvs utf rank device devices eth bond docker veth virbr br team wlan hsn roce rdma tun tap cni cbr flannel "
-    "tokenizer tokens fast max key keys value heads hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
-    "allocate available cannot capabilities check com community connection containers could directory download "
-    "engine error example exceeded execution expected failed fallen find for functional github has image "
-    "implementation import issues libcuda libcudart libtcmalloc license line manager mig multiarray name not nvrm "
-    "object omp open org out password pid pointer pool port ptx requirement retries runtime satisfies soft such symbol "
-    "that the tried undefined unix unlicensed visible xid "
+    "on off true false yes no auto void null all never always disabled enabled compute utility "  # noqa: SIM905
+    "compat brand tesla expandable segments max split garbage collection threshold roundup power "
+    "divisions backend cudamallocasync malloc use num threads memory throw kepler hopper tegra "
+    "info warn trace version init coll net graph call ring tree ib socket efa gnu sequential pci "
+    "bus lazy eager gcc http https file ssh git ftp wsl dynamo lts xeon epyc ryzen threadripper "
+    "platinum gold silver core ultra processor ghz bookworm server snapshot composed marker "
+    "confstr percent celsius wddm tcc mcdm topology commit software unrestricted author heads "
+    "auth pad manylinux scipy builder dvs rank device devices eth bond tokenizer tokens fast key "
+    "keys value hw slowdown nvgpu workstation edition blue onyx answered lo sha serial token mlx "
+    "bnxt rdmap holds allocate available cannot capabilities check com community containers could "
+    "directory download engine error example exceeded execution expected failed fallen find for "
+    "functional github has image import issues libcuda libcudart libtcmalloc license line manager "
+    "mig multiarray name not nvrm object omp open org out password pid pointer port ptx "
+    "requirement retries satisfies soft such symbol that the tried undefined unix unlicensed "
+    "visible xid "
     # months and days in logs
-    "jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
+    "jan feb mar apr jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
 )
 """Words of settings, systems, processors and usual error messages, whatever the causes contain."""
 

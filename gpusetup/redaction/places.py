@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import ip_address
 
 from gpusetup.redaction.harmless import is_known_folder
 
@@ -113,32 +113,24 @@ URL = (
     # A login; its password may contain an @.
     r"(?:[^/\s@\"'<>]*@)*"
     # The host: `[::1]`, `<host>`, `mirror.corp`.
-    r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)"
-    r"(?P<port>:\d{1,5})?"
+    r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)(?P<port>:\d{1,5})?"
     r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)"
-    r"(?P<query>\?[^\s\"'`<>(){}|\\#]*)?"
-    r"(?P<mark>#[^\s\"'`<>(){}|\\]*)?"
+    # A query or the name of a part, either of which may be a token: `?access_token=x`, `#x`.
+    r"(?P<more>[?#](?:<more>|[^\s\"'`<>(){}|\\])*)?"
 )
 
 
 def hide_url(url: Match) -> str:
     """A URL without its login and query, and without the private parts of its server and path."""
     scheme, host, path = url["scheme"], url["host"], url["path"] or ""
-    # A `file:` URL is a path, which is hidden like other paths.
-    if scheme.lower() == "file://" and host in ("", "~"):
-        return f"{scheme}{host}{path}"
     path = "/".join(
         part if not part or is_known_folder(part) or re.search(PACKAGE_FILE, part) else "<path>"
         for part in path.split("/")
     )
     server = f"{host}{url['port'] or ''}" if is_public(host) else "<host>"
     # A question mark without a query ends a sentence.
-    query = "?<query>" if len(url["query"] or "") > 1 else url["query"] or ""
-    mark = url["mark"] or ""
-    # The hash of a file or the name of a heading; any other fragment may be a token.
-    if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
-        mark = "#<mark>"
-    return f"{scheme}{server}{path}{query}{mark}"
+    more = url["more"] or ""
+    return f"{scheme}{server}{path}{more[:1]}{'<more>' if len(more) > 1 else ''}"
 
 
 def is_public(host: str) -> bool:
@@ -151,7 +143,7 @@ def is_public(host: str) -> bool:
 
 # --- addresses ------------------------------------------------------------------------------------
 
-_IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d|-[a-z])(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
+_IPV4 = r"(?<![\w.])(?P<ip>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d|-[a-z])(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
 """Four numbers that are not part of a longer version (`6.6.87.2-microsoft`). A network size and a port may follow."""
 _VERSION_BEFORE = (
     # A requirement: `==12.8.4.1`, `>= 9.1.0.70`.
@@ -164,18 +156,16 @@ _VERSION_BEFORE = (
 """Matches the text before four numbers if it shows that they are a version."""
 _IPV6 = (
     # An IPv4 address in IPv6 notation: `::ffff:10.0.0.1`.
-    r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    r"(?<![\w:.])(?P<ip>::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
     # Other IPv6 addresses: `fe80::1%eth0`, `2001:db8::/32`.
-    r"|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
+    r"|(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?!\w))"
+    r"(?P<more>(?:%\w+)?(?:/\d{1,3})?)(?![\w:])"
 )
 _MAC = (
-    # An interface named after its hardware address: `enx001122334455`.
-    r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b"
-    # InfiniBand addresses: `0011:2233:4455:6677`, `node_guid: 0x001122...`.
-    r"|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?i:(?<=guid.)|(?<=guid..))0x[0-9a-f]{12,16}\b"
-    # Ethernet: `00:11:22:33:44:55`, `0011.2233.4455`. Longer addresses belong to InfiniBand.
-    r"|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
-    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
+    # Ethernet and InfiniBand: `00:11:22:33:44:55`, `00-11-22-33-44-55`.
+    r"(?<![\w:-])[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5,19}(?![\w:-])"
+    # `0011.2233.4455`, `0011:2233:4455:6677`.
+    r"|(?<![\w:-])[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2}(?![\w:-])|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])"
 )
 
 
@@ -186,34 +176,23 @@ def hide_addresses(text: str) -> str:
     '<address> 127.0.0.1 cudnn 9.1.0.70 <address> <mac>'
     """
     text = re.sub(_MAC, "<mac>", text)
-    return re.sub(_IPV4, _hide_ipv4, re.sub(_IPV6, _hide_ipv6, text))
+    return re.sub(_IPV4, _hide_address, re.sub(_IPV6, _hide_address, text))
 
 
-def _hide_ipv6(address: Match) -> str:
-    """`<address>` for an IPv6 address; times and C++ names, which look similar, are kept."""
-    written = re.split("[/%]", address[0])[0]
+def _hide_address(address: Match) -> str:
+    """`<address>` for an address of a network. The machine's own addresses are kept, and so are
+    versions, times and C++ names, which look similar."""
+    written = address["ip"]
     try:
-        parsed = IPv6Address(written)
-    except ValueError:
-        return address[0]
-    # `std::` and `a::` would be valid addresses too.
-    is_too_short = len(list(filter(None, written.split(":")))) < 2 and not written.endswith("::1")
-    is_harmless = parsed.is_loopback or parsed.is_unspecified or is_too_short
-    return address[0] if is_harmless else "<address>"
-
-
-def _hide_ipv4(address: Match) -> str:
-    """`<address>` for an IPv4 address; the machine's own addresses and versions are kept."""
-    network_and_port = address["more"]
-    numbers = address[0].removesuffix(network_and_port)
-    try:
-        parsed = IPv4Address(numbers)
+        parsed = ip_address(written)
     except ValueError:
         return address[0]
     if parsed.is_loopback or parsed.is_unspecified:
         return address[0]
+    # `std::` and `a::` would be valid addresses too.
+    is_name = parsed.version == 6 and len([*filter(None, written.split(":"))]) < 2
     # Look back 40 characters, because the longest word before a version has about 30.
     before = address.string[max(address.start() - 40, 0) : address.start()]
-    is_version = re.search(_VERSION_BEFORE, before)
     # Versions are not followed by a port, so an address with a port is always hidden.
-    return address[0] if is_version and not network_and_port else "<address>"
+    is_version = not address["more"] and re.search(_VERSION_BEFORE, before)
+    return address[0] if is_name or (parsed.version == 4 and is_version) else "<address>"

@@ -8,6 +8,7 @@ for secrets that are common words, and for gpusetup's own texts, where only secr
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpusetup.model.logins import without_broken_logins
 
@@ -71,28 +72,19 @@ PEOPLE = (
     # `server = titan`, `server: titan`; but not a sentence (`server: NVIDIA Fabric Manager`) or
     # docker's list below `Server:`.
     (r"(?i)(\bserver[\"']?(?:[ \t]*=[ \t]*[\"']?|:[ \t]?(?=[\"']?[\w.-]+(?![\w.-]|[ \t]+[A-Za-z(]))))(?!<|download\.pytorch|localhost)[\w.-]+", r"\1<private>"),
-
 )  # fmt: skip
+"""The rules for names after a word that announces a person or a machine."""
 
 
-def hide_secrets(text: str) -> str:
-    """The text without secrets, which are recognized by the word before them or by their beginning.
+def hide_secrets(text: str, rules: Iterable[tuple[str, str]] = RULES) -> str:
+    """The text without what these rules recognize by the word before it or by its beginning.
 
     >>> hide_secrets("curl --token sesame; WANDB_API_KEY=sesame")
     'curl --token <secret>; WANDB_API_KEY=<secret>'
-    """
-    for pattern, replacement in RULES:
-        text = re.sub(pattern, replacement, text)
-    return text
-
-
-def hide_people(text: str) -> str:
-    """The text without names after a word that announces a person or a machine.
-
-    >>> hide_people("owner=ann, server: titan")
+    >>> hide_secrets("owner=ann, server: titan", PEOPLE)
     'owner=<private>, server: <private>'
     """
-    for pattern, replacement in PEOPLE:
+    for pattern, replacement in rules:
         text = re.sub(pattern, replacement, text)
     return text
 

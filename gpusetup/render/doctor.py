@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.gpu_facts import NO_COMPLAINT
+from gpusetup.evidence.facts import NO_COMPLAINT
 from gpusetup.fixes.needs import CHANGES_PACKAGES
 from gpusetup.model.finding import Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
@@ -102,8 +101,7 @@ def answering(answer: DoctorAnswer) -> Finding | None:
     # If the cause is unknown, the result has a symptom, which is also a finding.
     answer_id = answer.symptom if answer.cause == "unknown" else answer.cause
     for finding in answer.findings:
-        record = RECORDS.get(finding.id)
-        if answer_id == finding.id or (record and answer_id == record.kind_of):
+        if answer_id == finding.id:
             return finding
     return None
 

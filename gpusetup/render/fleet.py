@@ -29,6 +29,10 @@ STATUS_MARKS = {
     "differs": MARKS[Severity.WARNING],
     "ok": OK,
 }
+ABOUT_DIFFERENCES = (
+    "If a difference is not intended, change the node to what most nodes have. Then take its "
+    "record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
+)
 STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
 
 
@@ -45,6 +49,8 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     for nodes in groups.values():
         lines += _node(nodes)
 
+    if any(node.status == "differs" for node in answer.nodes):
+        lines += section("To look at", [ScreenLine(f"  {ABOUT_DIFFERENCES}", hang=2)])
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)

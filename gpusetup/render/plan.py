@@ -44,7 +44,9 @@ RECIPES = {
 def plan_text(plan: PlanCell) -> Screen:
     """The screen of a plan: the question, the verdict, where the memory goes, and what to set."""
     lines: list[str] = [ScreenLine(_question(plan), hang=2)]
-    lines += [ScreenLine(sentence, hang=2) for sentence in plan.assumed]
+    assumed = [*plan.assumed, *(plan.config.assumed if plan.config else ())]
+    if assumed:
+        lines.append(ScreenLine(f"Assumed: {'; '.join(assumed)}", hang=2))
     lines += ["", *_verdict(plan)]
     lines += section("On this GPU alone, with checkpointing", _ways(plan))
     lines += _fewer_gpus(plan)
@@ -73,13 +75,14 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
     fewer = plan.better
     if fewer is None:
         return
+    fits = "may fit" if fewer.confidence == "close" else "fits"
     gain = ""
     if plan.solved == "context":
         gain = f", up to {fewer.context:,} tokens"
     elif fewer.without_offload:
         gain = ", without the offload that costs most speed"
     lines = [
-        ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+        ScreenLine(f"  The job {fits} on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
         *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
     ]
@@ -251,7 +254,8 @@ def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterato
         lines.append(ScreenLine(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
         if then_fits:
             with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
-            lines.append(ScreenLine(f"      then fits{with_recipe}"))
+            fits = "may fit" if help.confidence == "close" else "fits"
+            lines.append(ScreenLine(f"      then {fits}{with_recipe}"))
     return section(title, lines)
 
 
@@ -313,8 +317,8 @@ MOST_UNKNOWN = 12
 
 
 def _config(config: ConfigRead) -> Iterator[str]:
-    """Yields sections about a config: the keys that were read, what was assumed, and the keys that
-    plan does not know."""
+    """Yields sections about a config: the keys that were read, and those that plan does not
+    know."""
     title = f"Read from {config.file}, a config of {config.trainer or 'an unknown trainer'}"
     names = {key.key for key in config.read}
     # A list covers its items (`gpus` covers `gpus[0]`).
@@ -322,9 +326,6 @@ def _config(config: ConfigRead) -> Iterator[str]:
         key for key in config.read if "[" not in key.key or key.key.partition("[")[0] not in names
     ]
     yield from section(title, _key_table(read))
-
-    assumed = [ScreenLine(f"  {line}", hang=4) for line in config.assumed]
-    yield from section("Assumed, because the config does not say", assumed)
 
     unknown = _key_table(config.not_understood[:MOST_UNKNOWN])
     hidden = len(config.not_understood) - MOST_UNKNOWN

@@ -41,9 +41,6 @@ TAGS = lazy(
 )
 # HTML tags that end a line: `<br/>`, `</p>`.
 LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
-# `[the log](https://example.org/log)`, but not an image: `![...](...)`.
-MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
-"""A link in Markdown. It is replaced with its text."""
 # `&lt;`, `&#39;`, `&#x27;`.
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
@@ -90,12 +87,6 @@ PREFIX = lazy(
     r")"
 )
 """A prefix that mail, containers, launchers and loggers put before a line."""
-# `> INFO 05-28 03:35:37 `, `WARNING: `, `[rank0]: `, `[2025-05-28 03:35:37] `, `(EngineCore pid=12) `.
-LOGGED = lazy(
-    rf"\s*(?:>\s?)*(?:(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL) \d\d-\d\d\s|\[rank\d{{1,4}}\]:|\[?{STAMP}"
-    r"|\([\w.]{1,40}\s\w{1,10}=[\w.]{1,40}\)|\[\s*\d{1,7}\.\d{6}\]|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.)"
-)
-"""The beginning of a line that a program logged, so the line was not written by a person."""
 MAX_PREFIXES = 5
 """The most prefixes that are removed from one line. A line from a container, in a launcher's log
 that somebody quotes, has four."""
@@ -113,20 +104,23 @@ def text_of(raw: str) -> Text:
         # Most texts contain few of the needles, and a substring search is faster than a pattern.
         if needle in plain:
             plain = pattern.sub(replacement, plain)
-    lines = [line[:MAX_LINE] for line in plain.split("\n")]
-    logged = (number for number, line in enumerate(lines, 1) if LOGGED.match(line))
-    return search.text_of(map(_without_prefixes, lines), logged)
+    lines = [_without_prefixes(line[:MAX_LINE]) for line in plain.split("\n")]
+    logged = (number for number, (_, is_logged) in enumerate(lines, 1) if is_logged)
+    return search.text_of((line for line, _ in lines), logged)
 
 
-def _without_prefixes(line: str) -> str:
-    """One line without the prefixes that quoting and logging put before it."""
-    line = line.expandtabs(8)
+def _without_prefixes(line: str) -> tuple[str, bool]:
+    """One line without the prefixes that quoting and logging put before it, and whether a program
+    logged it, so that no person wrote it."""
+    line, is_logged = line.expandtabs(8), False
     for _ in range(MAX_PREFIXES):
         prefix = PREFIX.match(line)
         if prefix is None:
             break
+        # Only the prefix of a quote has this sign.
+        is_logged = is_logged or ">" not in prefix[0]
         line = line[prefix.end() :]
-    return line.rstrip()
+    return line.rstrip(), is_logged
 
 
 def _unescaped(entity: re.Match[str]) -> str:
@@ -142,16 +136,12 @@ SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]],
     ("", LINE_BREAKS, "\n"),
     ("[", ESCAPES, ""),
     ("\x1b", ESCAPES, ""),
-    ("](http", MARKDOWN_LINK, r"\1"),
     ("&", ENTITY, _unescaped),
     ("", CONTROLS, ""),
     ("<", LINE_TAGS, "\n"),
     ("<", TAGS, ""),
     # A label in bold: `- **torch**: 2.3.1+cu121`.
     ("**", lazy(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
-    # An example that an issue form prints before the person's own answer: `OS (e.g. RHEL8.6):
-    # Ubuntu 20.04`.
-    ("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
     # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
     ("", lazy(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
     # A first run of `collect_env` that failed because a module was missing, followed by the report

@@ -24,14 +24,12 @@ ERROR_NUMBER = lazy(
     r"(\d{1,3})(?!\d)"
 )
 """An error number after a word such as "error" or "status"."""
-IN_WORDS = (
-    # `CUDA error: out of memory`, `CUDA failed with error out of memory`.
-    (2, "out of memory", lazy(r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory", re.I)),
-    # `CUDA error: unknown error`, `Error 999: unknown error`.
-    (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
-)  # fmt: skip
-"""CUDA errors whose wording other programs use too. Each row has the code, a string that the text
-must contain, and a pattern for CUDA's own sentence."""
+# `CUDA error: out of memory`, `CUDA failed with error out of memory`.
+SAYS_OUT_OF_MEMORY = lazy(
+    r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory",
+    re.I,
+)
+"""CUDA's own sentence; other programs say "out of memory" too."""
 OUT_OF_MEMORY, NO_KERNEL_IMAGE = 2, 209
 CHARACTERS_AROUND = 500
 """The characters before and after an error number that are searched for the word CUDA."""
@@ -69,18 +67,14 @@ def by_message(text: Text) -> Iterator[Found]:
     214
     """
     for code, name, messages in ERRORS:
-        # Any program may say "out of memory", so only CUDA's own sentence counts, which is in
-        # `IN_WORDS`.
         if code == OUT_OF_MEMORY:
+            if match := SAYS_OUT_OF_MEMORY.search(text.flat):
+                yield code, match.start(), match.end()
             continue
         for words in (*messages, name.lower()):
             if (start := text.low.find(words)) >= 0:
                 yield code, start, start + len(words)
                 break
-    for code, words, pattern in IN_WORDS:
-        match = pattern.search(text.flat) if words in text.low else None
-        if match:
-            yield code, match.start(), match.end()
 
 
 def by_number(text: Text) -> Iterator[Found]:

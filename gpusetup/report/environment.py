@@ -19,17 +19,15 @@ VARIABLES = lazy(
 )
 NAME = r"[A-Z][A-Z0-9_]{3,40}"
 # The forms of an assignment. a: `export CUDA_VISIBLE_DEVICES=2`; b: `os.environ["CUDA_HOME"] =
-# "/usr/local/cuda"`; c: `putenv("CUDA_HOME", "...")`; d: `set CUDA_HOME=C:\\CUDA`, `$env:CUDA_HOME
-# = "..."`; e: `echo $PATH`, followed by its output; f: `print(repr(os.environ.get("PATH")))`,
-# followed by its output; g: `CUDA_VISIBLE_DEVICES: all` of a compose file. Each form has a group for
-# the name and one for the value.
+# "/usr/local/cuda"`; c: `echo $PATH`, followed by its output; d:
+# `print(repr(os.environ.get("PATH")))`, followed by its output; e: `CUDA_VISIBLE_DEVICES: all` of a
+# compose file. Each form has a group for the name and one for the value.
 ASSIGNED = lazy(
     rf"(?<!consider passing )(?:(?<![\w'\"$])(?P<a>{NAME})=(?P<q>['\"]?)(?P<av>[^\s'\";&]{{0,400}})(?P=q)"
     rf"|environ(?:\.get\()?\[?['\"](?P<b>{NAME})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?(?P<bv>[^\s'\")]{{0,400}})"
-    rf"|(?:environ\.setdefault|putenv|setenv)\(['\"](?P<c>{NAME})['\"],\s?['\"](?P<cv>[^'\"]{{0,400}})"
-    rf"|(?:set|\$env:)\s?(?P<d>{NAME})\s?=\s?['\"]?(?P<dv>[^\s'\"]{{0,400}})|echo \$\{{?(?P<e>{NAME})\}}?\s+(?P<ev>\S{{1,1000}})"
-    rf"|environ\.get\(['\"](?P<f>{NAME})['\"]\)+['\"]?\s+['\"](?P<fv>[^\s'\"]{{1,400}})['\"]"
-    r"|(?P<g>(?:CUDA|NVIDIA)_VISIBLE_DEVICES):\s['\"]?(?P<gv>all|none|void|-?\d+(?:,\d+)*)\b)"
+    rf"|echo \$\{{?(?P<c>{NAME})\}}?\s+(?P<cv>\S{{1,1000}})"
+    rf"|environ\.get\(['\"](?P<d>{NAME})['\"]\)+['\"]?\s+['\"](?P<dv>[^\s'\"]{{1,400}})['\"]"
+    r"|(?P<e>(?:CUDA|NVIDIA)_VISIBLE_DEVICES):\s['\"]?(?P<ev>all|none|void|-?\d+(?:,\d+)*)\b)"
 )
 """An environment variable and its value, as shells, Python and programs show it.
 
@@ -37,13 +35,6 @@ The advice in torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1") is 
 sets nothing.
 """
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
-
-
-def environment(text: Text) -> Facts:
-    """Claims for the environment variables that the text sets and for the container that it
-    mentions."""
-    yield from variables(text)
-    yield from containers(text)
 
 
 def variables(text: Text) -> Facts:
@@ -58,7 +49,7 @@ def variables(text: Text) -> Facts:
         return
     already_read: set[str] = set()
     for match in ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ):
-        for form in "abcdefg":
+        for form in "abcde":
             name, value = match[form], match[f"{form}v"]
             if not name or name in already_read or not VARIABLES.fullmatch(name):
                 continue
@@ -87,8 +78,6 @@ CONTAINER_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str], int], ...
     ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     # `in an LXC container`.
     ("lxc", ("lxc",), lazy(r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
-    # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
-    ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.
     ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip

@@ -110,8 +110,6 @@ PATTERNS = (
     FieldPattern("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     # `Python version: 3.12.3`, `Python-3.12.3`.
     FieldPattern("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON_RELEASE}\b(?! Requires-Python)", SURE),
-    # Python's own banner, `Python 3.12.3`.
-    FieldPattern("python.version", "python", r"(?<![\w>=./\\-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     # `python=3.10` or `Python 3.10` in a sentence, but not a range or a choice: `Python 3.10 or
     # 3.11`.
     FieldPattern("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
@@ -133,16 +131,12 @@ PATTERNS = (
     FieldPattern("python.bits", "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
     # `(64-bit runtime)`, as .NET and transformers print it.
     FieldPattern("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
-    # `[GCC 11.4.0] on linux`, `sys.platform: win32`, uv's `You're on Linux`.
-    FieldPattern("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     # The portable ComfyUI, whose Python is always in the same folder.
     FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.
     FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese, Chinese and Russian.
     FieldPattern("os.family", ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
-    # Messages about Apple's Metal backend.
-    FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # `MacBook`, `M2 Max`.
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 ", "苹果", "蘋果", "アップル", "애플", "マックブック", "맥북", "макбук"), MAC, GUESS, value="macos"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
@@ -167,8 +161,6 @@ PATTERNS = (
     FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
     # The kernel without a label.
     FieldPattern("platform", ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(?<!Platform: )((?:macOS-\d[\w.]{0,8}-(?:x86_64|arm64)[\w-]{0,30}|Linux-\d\S{1,80}-with-glibc[\d.]+|Windows-1[01]-[\w.-]{3,30}))(?![\w/])", USUAL),
-    # `glibc 2.35`, `ldd (Ubuntu GLIBC 2.35-0ubuntu3) 2.35`, but not the version that a wheel needs.
-    FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
     # mokutil's `SecureBoot enabled`.
@@ -181,8 +173,6 @@ PATTERNS = (
     FieldPattern("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     # `Jetson Orin Nano`, `on my Jetson.`
     FieldPattern("os.jetson", "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?!: ?[Nn]ot )(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
-    # A Jetson without the word "Jetson": `Orin NX`, or the driver `nvgpu`.
-    FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
     FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
     # `nvcc --version`: `Cuda compilation tools, release 12.4, V12.4.131`.
@@ -215,8 +205,6 @@ PATTERNS = (
     FieldPattern("driver.version", DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
     # `get_arch_list() contains sm_90`.
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
-    # conda's virtual package: `__cuda=12.4=0`.
-    FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
 )  # fmt: skip
 
 

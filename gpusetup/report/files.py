@@ -7,7 +7,6 @@ import re
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.owner import owner_of
 from gpusetup.report.facts import Facts
 
 # `libcudart.so.12`, `torch_cuda.dll`, `_C.pyd`.
@@ -65,13 +64,59 @@ def files(text: Text) -> Facts:
             listed.append((number, line, match["path"] or match["tool"] or match["cached"]))
     if failing:
         number, line, path = failing
-        owner, source = owner_of(path), line_source(number)
-        known = {"path": path, "package": owner.package, "place": owner.place, "root": owner.root}
-        values = {name: value for name, value in known.items() if value}
+        values = {"path": path, **owner_of(path)}
         # A mangled symbol at the end of the line is long.
         quote = line.strip()[:300]
-        yield Event(kind="failing-file", values=values, source=source, text=quote)
+        yield Event(kind="failing-file", values=values, source=line_source(number), text=quote)
     for number, line, path in listed[:MAX_LISTED]:
         values = {"path": path}
         source = line_source(number)
         yield Event(kind="file-listed", values=values, source=source, text=line.strip())
+
+
+# --- the owner of a file --------------------------------------------------------------------------
+
+PACKAGES = lazy(
+    r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
+    re.I,
+)
+BUILT = lazy(
+    # What a package compiles at its first use, and another project's sources inside it.
+    r"[/\\](?:torch_extensions|\.triton|triton_cache|torchinductor\w*)"
+    r"[/\\](?:[\w.-]+[/\\])*?(?P<cached>[\w-]+)[/\\][^/\\]+$"
+    r"|[/\\](?:third[-_]party|3rdparty|vendor|submodules|_deps)[/\\](?P<inside>[\w.-]+)[/\\]",
+    re.I,
+)
+SYSTEM = lazy(
+    # NVIDIA's, AMD's and Intel's own folders too.
+    r"^(?:/(?:usr|nix|gnu|lib|lib64|bin|etc|run|snap|opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt))/"
+    r"|[A-Z]:\\(?:Windows|Program Files\\NVIDIA[^\\]*)\\)",
+    re.I,
+)
+
+
+def owner_of(path: str) -> dict[str, str]:
+    r"""The owner of the file at this path: the kind of `place` (`environment`, `system`,
+    `checkout`), the `package` and the `root` folder of its environment or checkout, as far as the
+    path names them.
+
+    >>> owner_of("/opt/conda/envs/ft/lib/python3.10/site-packages/bitsandbytes/libx.so")["root"]
+    '/opt/conda/envs/ft'
+    >>> owner_of("/scratch/lab/bnb/bitsandbytes/libbitsandbytes_cpu.so")
+    {'place': 'checkout', 'package': 'bitsandbytes', 'root': '/scratch/lab/bnb'}
+    >>> owner_of(r"D:\app\venv\Lib\site-packages\torch\lib\c10.dll")["package"]
+    'torch'
+    """
+    if built := BUILT.search(path):
+        return {"place": "environment", "package": built["cached"] or built["inside"]}
+    if installed := PACKAGES.search(path):
+        package = re.split(r"\.(?:cpython|abi3|so|pyd|dll|cp\d)|-\d", installed["package"])[0]
+        return {"place": "environment", "package": package, "root": installed["root"]}
+    if SYSTEM.search(path):
+        return {"place": "system"}
+    # The file belongs neither to an installed package nor to the system, so it is in a project's
+    # sources. The last folder counts as the package.
+    folder = re.split(r"[/\\]+[^/\\]+$", path)[0]
+    package = re.split(r"[/\\]", folder)[-1]
+    root = folder[: -len(package)].rstrip("/\\")
+    return {"place": "checkout", "package": package, **({"root": root} if root else {})}

@@ -117,6 +117,8 @@ OTHER_MAKERS = (
     # `Apple M3 Max`.
     MakersGpu("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
+
+
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
 # prints on every machine.
 HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
@@ -132,7 +134,7 @@ def other_makers_gpu_events(text: Text) -> Facts:
         # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
             continue
-        match = next(filter(_is_in_use, pattern.finditer(text.flat)), None)
+        match = pattern.search(text.flat)
         if match is None:
             continue
         name, source = match[match.lastindex or 0], text.source(match.start())
@@ -147,49 +149,24 @@ def other_makers_gpu_events(text: Text) -> Facts:
             yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
 
 
-# `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: two targets with only punctuation between them.
-BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
-BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
-
-
-def _is_in_use(match: re.Match[str]) -> bool:
-    """Whether a name is not in a list of the targets that a library was built for."""
-    flat, (start, end) = match.string, match.span()
-    before = flat[max(start - 20, 0) : start]
-    is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
-    return not (match[0].startswith("gfx") and is_listed)
-
-
 # --- collect_env ----------------------------------------------------------------------------------
 
-# `GPU models and configuration: GPU 0: NVIDIA A100 ... Nvidia driver version`: the group is the value,
-# up to the label of collect_env's next line.
-LISTED_GPUS = lazy(
-    r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?(.{0,4000}?)"
-    r"(?= ?[-*]* ?(?:Nvidia driver version|(?:cuDNN|PyTorch|Python|CUDA runtime|Libc|GCC) version|HIP runtime|Is (?:XNNPACK|CUDA|debug)"
-    r"|Versions of|Any other|Additional context|(?:CPU|OS):|={8,}|```)|$)",
-    re.I,
+# `GPU models and configuration: No CUDA`, also with an issue form's example before the answer.
+NO_GPU_LISTED = lazy(
+    r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?[ *-]*No CUDA", re.I
 )
-OTHER_MAKER = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
 def collect_env(text: Text) -> Facts:
-    """Events for missing CUDA devices and GPUs from other makers in the output of collect_env."""
-    if "gpu models and" not in text.low:
+    """Events for missing CUDA devices in the output of collect_env."""
+    # A build for Intel's GPUs prints it on a machine where nothing is wrong.
+    if "gpu models and" not in text.low or "xpu available: true" in text.low:
         return
-    for match in LISTED_GPUS.finditer(text.flat):
-        source = text.source(match.start())
-        listed = match[1].strip(" *-")
-        # A build for Intel's GPUs prints it on a machine where nothing is wrong.
-        if listed.startswith("No CUDA") and "xpu available: true" not in text.low:
-            # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
-            # answers. A machine with a CUDA build may well have a GPU but no driver.
-            build = BUILT_WITH.search(text.flat)
-            kind = "smi-not-found" if build and build[1][0].isdigit() else "no-nvidia-gpu"
-            shown = f"{build[0] if build else ''}, GPU models and configuration: No CUDA"
-            yield Event(kind=kind, source=source, text=shown)
-        # The maker stands in the first characters of a list that may have sixteen cards.
-        if maker := OTHER_MAKER.search(listed[:200]):
-            vendor = "intel" if maker[1].lower() in ("intel", "arc") else "amd"
-            yield other_makers_gpu(vendor, listed[:80], source)
+    for match in NO_GPU_LISTED.finditer(text.flat):
+        # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
+        # answers. A machine with a CUDA build may well have a GPU but no driver.
+        build = BUILT_WITH.search(text.flat)
+        kind = "smi-not-found" if build and build[1][0].isdigit() else "no-nvidia-gpu"
+        shown = f"{build[0] if build else ''}, GPU models and configuration: No CUDA"
+        yield Event(kind=kind, source=text.source(match.start()), text=shown)

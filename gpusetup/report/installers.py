@@ -29,9 +29,6 @@ CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
-ONLY_WANTED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible", "requirements")  # fmt: skip
-"""Words of a failed resolution or of a requirements file. The versions that these list were wanted,
-but they are not installed."""
 
 
 def packages(text: Text) -> Facts:
@@ -39,15 +36,10 @@ def packages(text: Text) -> Facts:
     and `conda list`."""
     if not RELEVANT.search(text.low):
         return
-    # `torch==2.5.1` may come from a requirements file. A mark such as `[pip3]` shows that
-    # collect_env printed it.
-    lists_requirements = text.has_any(ONLY_WANTED)
     for line in text.lines:
         # A shorter line cannot contain a version, and a longer one is a sentence.
         row = PACKAGE_ROW.match(line) if 5 <= len(line) < 140 else None
-        if row is None or not RELEVANT.search(line.lower()):
-            continue
-        if row["by"] or row["sign"] != "==" or not lists_requirements:
+        if row and RELEVANT.search(line.lower()):
             yield from if_watched(_package_of_row(row, line))
 
 

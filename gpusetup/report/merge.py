@@ -8,25 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusetup.model.finding import Failing
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
-    Container,
-    CudaApi,
     DeviceNode,
-    Driver,
     Event,
     Events,
     Gpu,
     GpuLink,
-    Memory,
-    Os,
     Package,
     PciDevice,
-    Python,
     Reading,
     Snapshot,
-    Toolkit,
-    Torch,
-    Wanted,
 )
 from gpusetup.readings.environment import without_credentials
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
@@ -38,19 +30,12 @@ MAX_EVENTS = 80
 MAX_GPUS = 64
 MAX_READINGS = 4
 """The most readings that are kept for one field. They show which sources disagree."""
-PARTS: dict[str, Any] = {
-    "os": Os,
-    "python": Python,
-    "driver": Driver,
-    "cuda_api": CudaApi,
-    "torch": Torch,
-    "container": Container,
-    "toolkit": Toolkit,
-    "memory": Memory,
-    "wanted": Wanted,
-}
+PARTS = (
+    *("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted"),
+)
 """The parts of a snapshot that are built from claims, by the first part of a subject:
 `torch.version` belongs to `torch`."""
+EMPTY = Snapshot(origin="report")
 
 LISTED_KINDS = {
     "gpu_links": GpuLink,
@@ -78,9 +63,9 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     listed: dict[str, Any] = {
         name: tuple(dict.fromkeys(by_kind[kind])) or None for name, kind in LISTED_KINDS.items()
     }
-    snapshot = Snapshot(
-        origin="report",
-        **{name: make_part(**values[name]) for name, make_part in PARTS.items()},
+    snapshot = replace(
+        EMPTY,
+        **{name: replace(getattr(EMPTY, name), **values[name]) for name in PARTS},
         **listed,
         gpus=gpus,
         environment={
@@ -94,13 +79,9 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     return with_implied_fields(snapshot)
 
 
-FOLLOW_AN_ASSERTION = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
-"""Errors that every later call may report after a kernel's assertion failed (CUDA error 710)."""
-
-
 def _events(events: list[Event]) -> Events:
     """The different events in the order of their last occurrence, each with the evidence of its
-    first one, and without those that a failed assertion in a kernel may have caused.
+    first one.
 
     Events with the same kind and values count as the same event.
     """
@@ -108,11 +89,7 @@ def _events(events: list[Event]) -> Events:
     for event in reversed(events):
         key = (event.kind, *sorted(event.values.items()))
         different[key] = event
-    kept = tuple(reversed(different.values()))[:MAX_EVENTS]
-    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in kept):
-        return kept
-    # An out-of-memory error that names the size of the allocation is an error of its own.
-    return tuple(e for e in kept if e.kind not in FOLLOW_AN_ASSERTION or "asked" in e.values)
+    return tuple(reversed(different.values()))[:MAX_EVENTS]
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:

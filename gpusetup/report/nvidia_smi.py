@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from gpusetup.messages.search import Text
-from gpusetup.model.machine import Event
-from gpusetup.readings import smi_csv, smi_topology
+from gpusetup.model.machine import Event, Snapshot
+from gpusetup.readings import smi_csv
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
     NO_DEVICES,
@@ -20,13 +20,11 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
+from gpusetup.readings.smi_topology import parse_topology
 from gpusetup.report.facts import GUESS, HINT, SHOWN_CHARACTERS, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
 """The most lines that are read of one output. `nvidia-smi -q` prints 5,000 lines for 16 GPUs."""
-MAX_MATRIX = 80
-"""The most lines that are read of a topology matrix: enough for 64 GPUs, or for 16 GPUs with their
-network cards."""
 QUERY_PARTS = (
     "clocks event reasons", "clocks throttle reas", "pcie generation",
     "ecc errors", "retired pages", "remapped rows", "gpu 0000",
@@ -96,13 +94,11 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
 
 def topology(text: Text) -> Facts:
     """The GPUs in the first matrix of `nvidia-smi topo -m`, with their NUMA nodes and links."""
-    lines = text.lines[:MAX_LINES] if "gpu0" in text.low else ()
-    for index in filter(lambda index: smi_topology.is_heading(lines[index]), range(len(lines))):
-        matrix = smi_topology.parse_topology(text.lines[index : index + MAX_MATRIX])
-        if matrix.gpus:
-            yield Gpus(matrix.gpus, f"nvidia-smi topo, line {index + 1}", BELOW_ALL_LISTS)
-            yield from matrix.gpu_links or ()
-            return
+    # The heading names the first GPU.
+    matrix = parse_topology(text.lines[:MAX_LINES]) if "gpu0" in text.low else Snapshot()
+    if matrix.gpus:
+        yield Gpus(matrix.gpus, "nvidia-smi topo", BELOW_ALL_LISTS)
+        yield from matrix.gpu_links or ()
 
 
 def nvml_error(text: Text) -> Facts:

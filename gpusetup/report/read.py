@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
+from gpusetup.messages import owners
 from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
@@ -17,7 +18,6 @@ from gpusetup.report import (
     hardware,
     installers,
     nvidia_smi,
-    owners,
     paths,
     statements,
     timeline,
@@ -30,7 +30,7 @@ from gpusetup.report.merge import merge
 
 def messages(text: Text) -> Iterator[Event]:
     """The known program messages in the text."""
-    yield from events_of(text, ROWS)
+    yield from events_of(text, (*ROWS, *owners.ROWS))
 
 
 READERS: tuple[Reader, ...] = (
@@ -42,15 +42,14 @@ READERS: tuple[Reader, ...] = (
     installers.packages,
     installers.request_claims,
     paths.paths,
-    environment.environment,
+    environment.variables,
+    environment.containers,
     typed.typed,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
-    typed.bare_answer,
     statements.statements,
     files.files,
-    owners.owners,
     timeline.timeline,
     timeline.failing_program,
 )

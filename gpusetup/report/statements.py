@@ -11,7 +11,7 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import GUESS, SHOWN_CHARACTERS, Claim, Facts
+from gpusetup.report.facts import SHOWN_CHARACTERS, Claim, Facts
 
 CHARACTERS_READ = 12_000
 """The most characters of prose that are read. What a person writes in a post is shorter."""
@@ -19,7 +19,8 @@ CHARACTERS_READ = 12_000
 # --- which lines a person wrote -------------------------------------------------------------------
 
 PRINTED = lazy(
-    r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
+    # In Markdown, a line that is indented by four spaces is code.
+    r"^ {4}|^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
     r"|^[^\n:]{0,60}\s{2,40}:|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
 )
 """The beginning of a line that a program printed, or that somebody typed into a shell."""
@@ -48,23 +49,12 @@ def is_prose(line: str) -> bool:
     return len(sentence.split()) >= WORDS_OF_PROSE and letter_share >= LETTERS_OF_PROSE
 
 
-KERNEL = lazy(r"\bNVRM: |\bNVRM\b.*\bXid\b")
-"""The prefix of the NVIDIA driver's lines in the kernel log."""
-ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
-"""The end of a line with an exception whose message begins in the next, indented line."""
-
-
 def prose_lines(text: Text) -> dict[int, str]:
     """The lines that a person wrote, by their number (from 1), up to `CHARACTERS_READ` characters."""
     lines: dict[int, str] = {}
     characters = 0
-    is_in_message = False
     for number, line in enumerate(text.lines, 1):
-        is_in_message = ENDS_IN_COLON.search(line) is not None or (
-            is_in_message and line.startswith("    ")
-        )
-        is_printed = number in text.logged or is_in_message or not is_prose(line)
-        if is_printed or KERNEL.search(line):
+        if number in text.logged or not is_prose(line):
             continue
         words = " ".join(line.split())
         characters += len(words)
@@ -200,8 +190,6 @@ def statements(text: Text) -> Facts:
         values = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}
         if row.kind == "foreign-gpu":
             values |= {"vendor": row.vendor, "name": NAMES[row.vendor]}
-        if "python" in values:
-            yield Claim("python.version", values["python"], source, GUESS)
         yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN_CHARACTERS])
 
 

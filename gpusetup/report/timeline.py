@@ -1,8 +1,9 @@
 """The two ends of a text's timeline: the last failure of a program, with its owner and place, and
 the last success.
 
-A failure is an exception, or a line that a program marks as its error. Errors whose message does
-not name the GPU stack are the program's own. For all others the text does not tell the cause.
+A failure is an exception, or a line that a program marks as its error. Something that is missing and
+a mistake that does not name the GPU stack are the program's own. For all others the text does not
+tell the cause.
 """
 
 from __future__ import annotations
@@ -17,13 +18,11 @@ from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SHOWN_CHARACTERS
 
-# `torch.cuda.OutOfMemoryError: ...`, `ERROR: ...`, `[Fatal] ...`, `Failed to start ...`; the group
-# `message` is what follows.
+# `torch.cuda.OutOfMemoryError: ...`, `ERROR: ...`, `[Fatal] ...`, `Failed to start ...`.
 FAILURE = lazy(
     r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
-    r"|(?P<marked>\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z]))"
+    r"|\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z])"
     r"|(?<!\w )(?:[Cc]annot|[Cc]ould not|[Ff]ailed to|unknown|[Ii]nvalid|[Pp]ermission denied|[Ii]llegal instruction|[Ss]egmentation fault)\b)"
-    r"(?P<message>.*)$"
 )
 """An exception, a line that a program marks as an error, or the words that such lines begin with."""
 NOTICE = lazy(
@@ -33,11 +32,15 @@ NOTICE = lazy(
 )
 """Lines of the kernel, notices after which the program goes on, and lines in which a program reports
 that another process failed."""
-# `libcudnn`, `nccl`, `no device`, `undefined symbol`, `kernel`.
+# `KeyError: 'train'`, `error: unrecognized arguments: --x`.
+OWN_MISTAKE = lazy(
+    r"\b(?:Key|Index|Name|Type|Attribute|Value|Syntax|Unicode\w{2}code|JSONDecode|FileNotFound)Error: "
+    r"|unrecognized arguments"
+)
+"""Errors that are the program's own mistake, unless they name a part of the GPU stack."""
 GPU_STACK_WORD = lazy(
-    r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
-    r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
-    r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|metadata-generation|subprocess-exited|failed to build|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
+    r"cu(?:da|dnn|blas)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|\.so\b|\bdll\b|symbol|kernel|memory"
+    r"|flash_attn|\b_C\b|torch(?:vision|audio)|xformers|bitsandbytes|_inductor|_dynamo|capabilit|\barch\b|\bdevices?\b(?! argument)|backend",
     re.I,
 )
 """Words of a failure that may come from the GPU stack."""
@@ -48,19 +51,8 @@ SAYS_MISSING = lazy(
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
 )
 """Messages that something is missing. It need not have to do with the GPU."""
-# `cannot import name 'x'`, `module 'x' has no attribute 'y'`. An object without an attribute (group
-# `object`) may be the program's own mistake.
-SAYS_MISMATCH = lazy(
-    r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
-)
-"""Messages that two packages come from releases that do not fit together."""
 ENDED_BADLY = lazy(r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent")
-FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING, ENDED_BADLY)
-VAGUE = lazy(
-    r"(?i)fail(?:ed|ure) to (?:start|load|import|init|launch|run)|initiali[sz]|\bdied\b|worker|process\b"
-    r"|unknown|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|unhandled|fault|failed$"
-)
-"""Words of an error that only passes on another error or does not tell its cause."""
+FAILURE_FORMS = (FAILURE, SAYS_MISSING, ENDED_BADLY)
 LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
 FINISHED = lazy(
@@ -107,30 +99,17 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     """The event for the failure in a line, with what it says about the cause.
 
     The event's values: `exception` is the exception's class, or `error`. `needs` is set if
-    something is missing, `releases` if two packages do not fit together, and `own` if the program
-    itself and not the GPU stack failed.
+    something is missing, and `own` if the program itself and not the GPU stack failed.
     """
     line = lines[index].strip()
-    failure, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
-    missing = SAYS_MISSING.search(line)
+    failure, missing = FAILURE.search(line), SAYS_MISSING.search(line)
     values = {"exception": (failure["name"] if failure else None) or "error"}
     if missing:
         values["needs"] = "yes"
-    if mismatch and not mismatch["object"]:
-        values["releases"] = "yes"
-    # What is missing or does not match is named, so it is no sign of a GPU stack that fails.
-    if missing or mismatch or (failure and _is_of_the_program(failure)):
+    # What is missing is named, so it is no sign of a GPU stack that fails.
+    if missing or (OWN_MISTAKE.search(line) and not GPU_STACK_WORD.search(line)):
         values["own"] = "yes"
     return Event(kind="program-failed", values=values, source=source, text=line[:SHOWN_CHARACTERS])
-
-
-def _is_of_the_program(failure: re.Match[str]) -> bool:
-    """Whether a failure is the program's own: its class or its message has nothing to do with the
-    GPU stack."""
-    if GPU_STACK_WORD.search(failure.string):
-        return False
-    is_marked = failure["name"] or failure["marked"]
-    return bool(is_marked and failure["message"]) and not VAGUE.search(failure.string)
 
 
 # --- the program that a text is about -------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""What typed commands and their output show: what no line of it would show alone, and an answer that
-was pasted without its question (for example only `False`)."""
+"""What typed commands and their output show, beyond what a line of it would show alone."""
 
 from __future__ import annotations
 
@@ -107,40 +106,3 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
         if answer["major"]:
             capability = Capability(int(answer["major"]), int(answer["minor"]))
             yield Gpus((Gpu(name="the GPU", compute_capability=capability),), source, HINT)
-
-
-# `>>> False`, `Out [12]: False`, `"True"`.
-WORD = lazy(r"(?:>>> ?|out ?\[\d{1,5}\]: ?)?[\W_]{0,4}(?P<word>true|false|none|cpu)[\W_]{0,4}")
-"""A one-word answer, with the prompt or the quotes that a shell, a notebook or a mail put around
-it."""
-QUESTIONS_BY_ANSWER = {
-    "False": "torch.cuda.is_available()",
-    "None": "torch.version.cuda",
-    "cpu": "the device that a program chose",
-}
-"""An answer by which torch sees no GPU -> the call whose result it usually is."""
-MAX_CHARACTERS = 40
-"""Longer texts are not read as a one-word answer. The limit leaves room for a prompt and quotes."""
-
-
-def bare_answer(text: Text) -> Facts:
-    """What a text that consists of a single word shows about torch; nothing if the text is longer.
-
-    >>> from gpusetup.report.cleaning import text_of
-    >>> [fact.kind for fact in bare_answer(text_of("False\\n"))]
-    ['cuda-unavailable']
-    >>> list(bare_answer(text_of("False alarm")))
-    []
-    """
-    match = WORD.fullmatch(text.low.strip()) if len(text.low) <= MAX_CHARACTERS else None
-    if match is None:
-        return
-    # As Python prints it: `False`, but `cpu`.
-    answer = match["word"] if match["word"] == "cpu" else match["word"].capitalize()
-    source = text.source(0)
-    if question := QUESTIONS_BY_ANSWER.get(answer):
-        values = {"asked": "yes", "bare": answer, "question": question}
-        yield Event(kind="cuda-unavailable", values=values, source=source, text=answer)
-        return
-    yield Claim("torch.cuda_available", True, source, HINT)
-    yield Event(kind="bare-yes", values={"bare": answer}, source=source, text=answer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.configs.keys import Loop, is_other_phase
+from gpusetup.configs.keys import is_other_phase
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -21,6 +21,7 @@ from gpusetup.configs.settings import (
     whole_number,
     words_of,
 )
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
 from gpusetup.tune.case import (
@@ -31,9 +32,9 @@ from gpusetup.tune.case import (
     Suggestion,
     add_key,
     change_value,
+    counts_updates,
     label,
     names_batch_norm,
-    trainer_in,
 )
 from gpusetup.tune.verdict import BY_PLAN, verdict_on
 
@@ -272,7 +273,6 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
     would not."""
     if case.fixed_by:
         return case.fixed_by
-    loop = trainer_in(case.config)
     for setting in case.config.settings:
         name, text = name_of(setting.path), unquoted(setting.text)[:LONGEST_VALUE]
         switch, number = switch_value(setting), whole_number(setting)
@@ -286,7 +286,7 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
         if name in TIED_TO_MICRO_BATCH and (switch is True or number):
             return f"{label(setting)} depends on the micro-batch"
         # In axolotl the top-level `batch_size` is the total batch, unlike `micro_batch_size`.
-        if setting.path == ("batch_size",) and loop is not None and loop.name == "axolotl":
+        if setting.path == ("batch_size",) and trainer_of(case.config) == "axolotl":
             return (
                 f"{label(setting)} is axolotl's total batch: axolotl derives the accumulation "
                 "from it"
@@ -297,18 +297,13 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
                 "change its statistics. The choice is yours: keep the batch, synchronise "
                 "BatchNorm over GPUs, or use GroupNorm"
             )
-    loop = loop or Loop(name="this trainer")
-    for setting in filter(_counts_steps, case.config.settings):
-        name = name_of(setting.path)
-        if name in loop.micro.split():
-            return f"{label(setting)} counts micro-batches: change it and the batch by hand"
-        # A count of updates keeps its meaning if the same effective batch is split differently.
-        if loop.steps == "unknown" and name not in loop.updates.split():
-            return (
-                f"{label(setting)} counts steps, but gpusetup does not know whether of "
-                "micro-batches or of updates: change it and the batch by hand"
-            )
-    return None
+    counted = next(filter(_counts_steps, case.config.settings), None)
+    if counted is None or counts_updates(case.config):
+        return None
+    return (
+        f"{label(counted)} counts steps, but gpusetup does not know whether of micro-batches or of "
+        "updates: change it and the batch by hand"
+    )
 
 
 def _counts_steps(setting: Setting) -> bool:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Key, Loop, belongs_to_loader, key_of, key_table
+from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -41,7 +41,6 @@ class Facts(Frozen):
     cores: int | None = None
     ram_bytes: int | None = None
     family: str | None = None
-    jetson: bool = False
 
     @property
     def memory_bytes(self) -> int | None:
@@ -70,7 +69,6 @@ def facts_of(snapshot: Snapshot) -> Facts:
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
         ram_bytes=min(ram_limits, default=memory.total_bytes),
         family=snapshot.os.family,
-        jetson=snapshot.os.jetson is not None,
     )
 
 
@@ -86,7 +84,6 @@ def with_card(facts: Facts, text: str) -> Facts:
         gpus=count or 1,
         card=replace(place, count=count or 1),
         capability=(capability.major, capability.minor) if capability else None,
-        jetson=place.system == "jetson",
     )
 
 
@@ -229,10 +226,7 @@ def names_batch_norm(setting: Setting) -> bool:
     return any(map(BATCH_NORM.match, (text.rpartition(".")[2], text.partition(".")[0])))
 
 
-# --- the trainer of a config ----------------------------------------------------------------------
-
-# A trainer counts its steps in micro-batches (batches from the loader) or in updates (steps of the
-# optimizer). Counts of updates keep their meaning if the same effective batch is split differently.
+# --- what a config's trainer counts ---------------------------------------------------------------
 
 COUNTS_ALL_GPUS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "micro_batch_size",
@@ -240,42 +234,33 @@ COUNTS_ALL_GPUS = (
 )  # fmt: skip
 """Names that show that `train_batch_size` counts all GPUs together, as in DeepSpeed, NeMo and
 Megatron."""
-RAY = "ray"
-"""The table row for frameworks whose `num_workers` do not belong to a data loader (Ray, Dask)."""
 
 
-def trainer_in(config: Config) -> Loop | None:
-    """The trainer of a config and how it counts steps; None if it is unknown."""
-    names = names_in(config.settings)
+def counts_updates(config: Config) -> bool:
+    """Whether the trainer is known to count its steps in updates of the weights, and not in
+    micro-batches; such a count keeps its meaning if the same effective batch is split otherwise."""
     trainer = trainer_of(config)
-    # If `plan` knows the trainer, its step counts are updates, whatever other names the config
-    # contains.
-    if trainer and not names.isdisjoint(key_table().batches[trainer].split()):
-        return Loop(name=trainer, steps="updates")
-    loops = key_table().loops
-    return next((loop for loop in loops if not names.isdisjoint(loop.names.split())), None)
+    if trainer is None:
+        return False
+    # A loop of one's own may have a key of a known trainer, but hardly the name of its batch too.
+    return not names_in(config.settings).isdisjoint(key_table().batches[trainer].split())
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
-    """The settings whose keys are in the table, each with its key's meaning for this config's
-    trainer."""
-    trainer = trainer_in(config)
+    """The settings whose keys are in the table, each with its key's meaning in this config."""
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
-    ray = next(loop for loop in key_table().loops if loop.name == RAY)
-    without_ray = names.isdisjoint(ray.names.split())
+    without_ray = names.isdisjoint(key_table().ray["names"].split())
     keyed = []
     for setting in config.settings:
         # Skip maps, which have no value of their own.
         key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue
-        name = name_of(setting.path)
-        if trainer and trainer.batch and name == trainer.batch:
-            key = Key(names=trainer.batch, role="batch", source=trainer.source)
+        is_train_batch = name_of(setting.path) == "train_batch_size" and key.role == "total"
         # In a user's own training loop, this is the loader's batch, which is mentioned but not
         # changed.
-        if name == "train_batch_size" and key.role == "total" and not counts_all_gpus:
+        if is_train_batch and not counts_all_gpus:
             key = replace(key, role="batch", written=False)
         is_of_loader = belongs_to_loader(setting.path, without_ray)
         if key.role in ("workers", "pin") and not is_of_loader:

@@ -40,7 +40,6 @@ from gpusetup.tune.case import (
     change_value,
     known_settings,
     label,
-    trainer_in,
 )
 from gpusetup.tune.verdict import batch_fixed_by, cannot_fit
 
@@ -125,8 +124,9 @@ def _switch_on(case: ConfigCase, role: str, reason: str, source: str) -> Iterato
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
-    """Suggest pinned memory; not on a Jetson, whose GPU shares the host's memory."""
-    if case.facts.gpus and not case.facts.jetson:
+    """Suggest pinned memory; not for a GPU that shares the host's memory, as on a Jetson."""
+    card = case.facts.card
+    if case.facts.gpus and not (card and card.unified):
         reason = "copies from pinned memory run while the GPU computes"
         yield from _switch_on(case, "pin", reason, "acceleration guide; torch.utils.data")
 
@@ -202,7 +202,7 @@ def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Ite
             continue
         if role in ("amp", kind):
             is_on = True
-            value = kind if _takes_type(case, setting) else "true"
+            value = kind if _takes_type(setting) else "true"
             yield from change_value(case, setting, value, reason, source)
         elif not case.with_role("amp", kind):
             # A switch for the other type: `fp16: false` on a GPU that bf16 suits better.
@@ -220,13 +220,10 @@ def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Ite
                 )
 
 
-def _takes_type(case: ConfigCase, setting: Setting) -> bool:
-    """Whether a switch for mixed precision takes a type's name (`mixed_precision: bf16`, also in
-    quotes), as in accelerate and diffusers, and not `true`."""
-    trainer = trainer_in(case.config)
-    is_of_accelerate = trainer is not None and trainer.name in ("accelerate", "diffusers")
-    is_quoted = unquoted(setting.text) != setting.text
-    return name_of(setting.path) == "mixed_precision" and (is_quoted or is_of_accelerate)
+def _takes_type(setting: Setting) -> bool:
+    """Whether a switch for mixed precision takes a type's name (`mixed_precision: bf16`) and not
+    `true`, as in accelerate and diffusers, where it is off as `no` or `'no'`."""
+    return name_of(setting.path) == "mixed_precision" and unquoted(setting.text) == "no"
 
 
 def _half_setting(case: ConfigCase) -> Setting | None:

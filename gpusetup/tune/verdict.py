@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import is_switched_off
-from gpusetup.configs.settings import EMPTY, Setting, name_of, names_in, switch_value, unquoted
+from gpusetup.configs.keys import is_switched_off, key_of
+from gpusetup.configs.settings import (
+    EMPTY,
+    Setting,
+    dotted,
+    name_of,
+    names_in,
+    switch_value,
+    unquoted,
+)
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import decide, doubt, helps, near_limit
+from gpusetup.plan.decide import (
+    Decision,
+    adapters,
+    decide,
+    doubt,
+    near_limit,
+    same_training,
+    together,
+)
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
+from gpusetup.plan.trainers import changed_settings
 from gpusetup.tune.case import ConfigCase, label
 
 BY_PLAN = "`gpusetup plan --from-config`"
@@ -169,25 +187,70 @@ def cannot_fit(case: ConfigCase) -> str | None:
             need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. " + _how_to_fit(question_of(config), card)
+            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(case, question_of(config), card)}"
         )
     except GpuSetupError:
         return None
 
 
-def _how_to_fit(from_config: FromConfig, card: Place) -> str:
-    """A sentence with up to three ways to make one sample fit, those that save most first."""
+def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
+    """A sentence with up to three ways to make one sample fit, as keys of this config if its
+    trainer's keys are known; checkpointing comes first, because it trains the same."""
     job, _ = _job_of(from_config, 1, card)
     # Use the memory model alone, as `judge` did; a measured run may say something else.
-    decision = decide(job, replace(card, predict=True))
-    length = f"With sequences of {job.context:,} tokens, it"
+    place = replace(card, predict=True)
+    start = f"With sequences of {job.context:,} tokens"
+    for setting in case.with_role("batch")[:1]:
+        start += f" and `{dotted(setting.path)}: 1`"
+
+    def sentence(how: str, decisions: Iterable[Decision]) -> str:
+        is_close = any(decision.close_because for decision in decisions)
+        fits = "may fit" if is_close or from_config.read.not_understood else "fits"
+        return f"{start}, it {fits} with {how}"
+
+    decision = decide(job, place)
     if decision.fits:
-        return f"{length} fits with the recipe {decision.recipe} of {BY_PLAN}"
-    # No recipe fits, so suggest only changes that are enough on their own.
-    ways = [help.step for help in helps(decision) if help.recipe][:MOST_NAMED]
-    if not ways:
+        return sentence(f"the recipe {decision.recipe} of {BY_PLAN}", [decision])
+    changes = same_training(job) | adapters(job)
+    first = ""
+    if "checkpointing" in changes:
+        # Checkpointing trains the same, so set it in any case.
+        fields = changes.pop("checkpointing")
+        first = _as_settings(case, from_config, job, "checkpointing", fields)
+        job = replace(job, **fields)
+        decision = decide(job, place)
+        if decision.fits:
+            return sentence(first, [decision])
+        first += " and "
+    alone: dict[tuple[str, ...], Decision] = {
+        (name,): decide(replace(job, **changes[name]), place) for name in changes
+    }
+    enough = [names for names, changed in alone.items() if changed.fits][:MOST_NAMED]
+    found = {names: alone[names] for names in enough} or dict(together(job, place, changes))
+    if not found:
         return f"{BY_PLAN} says what saves most"
-    return f"{length} fits with one of these options of {BY_PLAN}: {'; '.join(ways)}"
+    ways = [
+        " and ".join(_as_settings(case, from_config, job, name, changes[name]) for name in names)
+        for names in found
+    ]
+    one_of = "one of: " if len(ways) > 1 else ""
+    return sentence(f"{first}{one_of}{'; '.join(ways)}", found.values())
+
+
+def _as_settings(
+    case: ConfigCase, from_config: FromConfig, job: TrainingJob, name: str, fields: dict[str, Any]
+) -> str:
+    """A change in words, with the keys that make it in this config if plan knows them."""
+    settings = changed_settings(from_config.read.trainer, job, replace(job, **fields))
+    for setting in case.config.settings if name == "checkpointing" else ():
+        key = key_of(setting.path)
+        if key is not None and key.role == "checkpoints":
+            settings = {dotted(setting.path): True}
+    written = ", ".join(
+        f"`{key}: {str(value).lower() if isinstance(value, bool) else value}`"
+        for key, value in settings.items()
+    )
+    return f"{name} ({written})" if written else name
 
 
 # --- settings in other files ----------------------------------------------------------------------

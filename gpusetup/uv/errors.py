@@ -31,7 +31,7 @@ NOT_FOUND = re.compile(
 """uv's message for a package that no index, or no folder of wheels, has in any version."""
 NO_WHEEL = re.compile(
     r"(?<![\w.-])([\w.-]{1,200})((?:[=<>!~]=?[\w.*+!]{1,60},?){0,4})"
-    r" ha(?:s|ve) no (usable )?wheels"
+    r" ha(?:s|ve) no (?:usable )?wheels"
 )
 """uv's message for releases of a package that exist only as source (`jieba==0.42 has no usable
 wheels`), or only as wheels for other Pythons or platforms."""
@@ -77,13 +77,13 @@ def cause(text: str) -> str:
     """The cause in a text of uv, in one line of at most 120 characters.
 
     >>> cause("No solution found\\n  cause: Because jieba==1 has no usable wheels and you require")
-    'jieba==1 has no wheel, only a source release'
+    'jieba==1 has no wheel for this machine'
     >>> cause("Failed to fetch: http://i/x/\\n  cause: tcp connect error\\n  cause: refused")
     'Failed to fetch: http://i/x/: refused'
     """
-    sources, unknown = names_without_wheel(text, only_sources=True), names_not_found(text)
-    if sources:
-        line = f"{sources[0]} has no wheel, only a source release"
+    without_wheel, unknown = names_without_wheel(text), names_not_found(text)
+    if without_wheel:
+        line = f"{without_wheel[0]} has no wheel for this machine"
     elif unknown:
         line = f"No index has {', '.join(unknown)}"
     elif NO_SOLUTION not in text:
@@ -104,24 +104,21 @@ def names_not_found(message: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(NOT_FOUND.findall(" ".join(message.split()))))
 
 
-def names_without_wheel(message: str, *, only_sources: bool = False) -> tuple[str, ...]:
+def names_without_wheel(message: str) -> tuple[str, ...]:
     """The packages that have no wheel here, from uv's message, with the version that is required if
-    it is exact; `only_sources`: those that can be built from source.
+    it is exact.
 
-    >>> message = "all versions of jieba have no usable wheels and a==1.0 has no wheels with a"
-    >>> names_without_wheel(message), names_without_wheel(message, only_sources=True)
-    (('jieba', 'a==1.0'), ('jieba',))
+    >>> names_without_wheel("versions of jieba have no usable wheels and a==1.0 has no wheels with")
+    ('jieba', 'a==1.0')
     """
     text = " ".join(message.split())
-    releases = [(name, "", "usable ") for name in NEEDS_WHEEL.findall(text)]
+    releases = [(name, "") for name in NEEDS_WHEEL.findall(text)]
     found = {}
-    for name, versions, usable in (*releases, *NO_WHEEL.findall(text)):
+    for name, versions in (*releases, *NO_WHEEL.findall(text)):
         # An index's owner may have written any text that looks like a name.
         with suppress(InvalidRequirement):
             word = Requirement(f"{name}{versions}" if versions.startswith("==") else name)
-            # uv says "usable" of a release that it could build from source.
-            if usable or not only_sources:
-                found[word.name] = str(word)
+            found[word.name] = str(word)
     return tuple(found.values())
 
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
-from gpusetup.choose.index import IndexAnswer, Released, SetQuestion
+from gpusetup.choose.index import IndexAnswer, SetQuestion
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY
@@ -50,11 +48,6 @@ class PersonIndex:
     def torch_root(self) -> str:
         """The root of torch's own indexes, without a login."""
         return without_logins(self.root)
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Sentences on where packages are looked for, without logins."""
-        return (f"torch and its companions: {self.torch_root}", "all others: your uv's indexes")
 
     def ask(self, question: SetQuestion) -> IndexAnswer:
         """The newest releases that answer the question, or uv's reason why there are none."""
@@ -106,17 +99,9 @@ class PersonIndex:
                 without_wheel=tuple(dict.fromkeys(sources)),
             )
         return IndexAnswer(
-            packages={name: released(row) for name, row in locked.items()},
+            packages={name: row.get("version", "") for name, row in locked.items()},
             on_torch_index=tuple(name for name in members if name not in FAMILY),
         )
-
-
-def released(row: Mapping[str, Any]) -> Released:
-    """A package in uv's lock as a release, with the earliest upload date of its wheels; the date is
-    None if none is stated."""
-    stated = (wheel.get("upload-time") for wheel in row.get("wheels", ()))
-    times = (time for time in stated if isinstance(time, datetime))
-    return Released(version=row.get("version", ""), published=min(times, default=None))
 
 
 def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:

@@ -154,8 +154,3 @@ def venv_step(folder: str, base: str) -> Step:
     options = ("--no-config", "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
     return Step(argv=argv, timeout_seconds=120.0)
-
-
-def forget_step(packages: tuple[str, ...]) -> Step:
-    """The step that removes packages from uv's cache, so that they are downloaded again."""
-    return Step(argv=(uv_program(), "cache", "clean", *packages))

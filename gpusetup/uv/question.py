@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
@@ -24,8 +25,7 @@ from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import QUESTION, complaint, hint_for, lacks
-from gpusetup.uv.pages import answered
+from gpusetup.uv.errors import CAUSE_LETTERS, QUESTION, complaint, hint_for, lacks
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
     Settings,
@@ -36,13 +36,16 @@ from gpusetup.uv.program import (
 )
 from gpusetup.uv.toml import parse_toml
 
+if TYPE_CHECKING:
+    from requests import Response
+
 ASK_SECONDS = 300.0
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
 reported within 15 s. The user's own settings come before these."""
 MAKE_ROOM = "nothing was changed; make room there"
-START_BYTES = 16 << 10
-"""How much of an index's page is read: its first links are in it."""
+ANSWER_SECONDS = (5.0, 10.0)
+"""How long gpusetup's own requests wait for a connection, and for each part of an answer."""
 PROJECT, LOCK = "pyproject.toml", "pylock.toml"
 NO_INDEX = "in the provided package locations"
 """uv's words for its folders of wheels, if a setting forbids all indexes."""
@@ -62,9 +65,6 @@ class Question(Frozen):
     """The Python version of the environment or of the described machine."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    """The names of packages that are left out wherever they are required, because they have no
-    wheel."""
     needs_more_of_index: bool = False
     """Whether torch and its companions need packages that only their own index has, such as ROCm's
     Triton."""
@@ -152,16 +152,13 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             project = folder / PROJECT
             project.write_text(question.text, encoding="utf-8")
-            for option, variable, lines in (
-                ("--constraints", "UV_CONSTRAINT", question.constraints),
-                ("--excludes", "UV_EXCLUDE", question.without),
-            ):
-                if lines:
-                    path = folder / f"{option.strip('-')}.txt"
-                    path.write_text("\n".join((*lines, "")), encoding="utf-8")
-                    # The option alone would replace the files that the user's variable names.
-                    for file in (*question.variables.get(variable, "").split(), str(path)):
-                        options += [option, file]
+            if question.constraints:
+                limits = folder / "constraints.txt"
+                limits.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
+                # The option alone would replace the files that the user's variable names.
+                own = question.variables.get("UV_CONSTRAINT", "").split()
+                for file in (*own, str(limits)):
+                    options += ["--constraints", file]
         # `compile` reads the project as an argument, `install` as a requirements file. The lock
         # gets a place of its own, because the user's settings may name a file for it.
         lock = folder / LOCK
@@ -171,14 +168,13 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         # The user's settings forbid all indexes. The project's sources name torch's index, so
         # without them uv looks for torch in the user's folders of wheels.
-        has_no_index = not output.ok and NO_INDEX in output.stderr
-        if has_no_index:
+        if not output.ok and NO_INDEX in output.stderr:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
     problem = complaint("uv cannot plan the installation", output)
-    if isinstance(problem, Unsatisfiable) and not has_no_index:
+    if isinstance(problem, Unsatisfiable):
         for name in question.names:
             if lacks(problem.message, name):
                 _require_page(question.index, name)
@@ -211,22 +207,46 @@ def _packages_in_plan(text: str) -> Packages:
 
 
 def _require_page(index: str, name: str) -> None:
-    """Raise Unreached if torch's index refused to show its page for a package, or showed something
-    else. To uv, the package then does not exist."""
+    """Raise Unreached if torch's index refuses to show its page for a package. To uv, the package
+    then does not exist."""
     url = f"{index}/{name}/"
-    shown = without_logins(url)
-    hint = hint_for(Unreached, "request")
+    with answered("GET", url) as page:
+        # torch's own index returns 403 for a page that it does not have.
+        missing = (403, 404) if url.startswith(INDEX_ROOT) else (404,)
+        if not (page.ok or page.status_code in missing):
+            raise Unreached(
+                f"{without_logins(url)}: {page.status_code} {page.reason}",
+                hint=hint_for(Unreached, "request"),
+            )
+
+
+@contextmanager
+def answered(method: str, url: str, login: tuple[str, str] | None = None) -> Iterator[Response]:
+    """A context manager that sends a request of gpusetup's own and yields the answer, whose body
+    has not been read. A login in the URL counts more than `login`. Proxies and .netrc count as for
+    every program that uses `requests`. Raises Unreached if there is no answer."""
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    url, own_login = split_login(url)
     try:
-        with answered(url) as page:
-            # torch's own index returns 403 for a page that it does not have.
-            missing = (403, 404) if shown.startswith(INDEX_ROOT) else (404,)
-            start = next(page.iter_content(START_BYTES), b"")
-            if page.status_code in missing or b".whl" in start:
-                return
-            said = f"{page.status_code} {page.reason}"
-    except Unreached as problem:
-        raise Unreached(problem.message, hint=hint) from problem
-    raise Unreached(f"{shown}: {said}, and no list of wheels", hint=hint)
+        # After a redirect to another host, `requests` no longer sends the password.
+        with requests.request(
+            method,
+            url,
+            auth=own_login or login,
+            timeout=ANSWER_SECONDS,
+            stream=True,
+            # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
+            verify=os.environ.get("SSL_CERT_FILE") or True,
+            allow_redirects=True,
+        ) as answer:
+            yield answer
+    except (OSError, HTTPError, ValueError) as problem:
+        # The reason may quote a server.
+        reason = without_logins(str(problem))[:CAUSE_LETTERS]
+        message = f"{without_logins(url)} cannot be reached: {reason}"
+        raise Unreached(message, hint=hint_for(Unreached, "request")) from problem
 
 
 # --- the wheels of a lock -------------------------------------------------------------------------

@@ -22,11 +22,11 @@ def is_asked_again(check: Check, device: str, answer: Row) -> bool:
     A check of the host does not compute, one among ranks needs the others, one under load has
     repeated itself already, and a device that hangs would take the whole limit once more.
     """
-    if "outcome" not in answer or device == HOST or device.endswith(" ranks"):
+    if device == HOST or device.endswith(" ranks"):
         return False
     outcome = Outcome(**answer["outcome"])
     is_bad = outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith("no answer")
-    return is_bad and not check.lasts and not check.samples_seconds
+    return is_bad and not check.lasts
 
 
 def asked_again(child: Any, task: ChildTask, first: Row) -> Row:

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
-from .host import waited_seconds
 from .streams import say
 from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
 
@@ -32,8 +32,6 @@ LOOKS = 40
 """How often within a check's limit we look whether it only waits for a CPU core."""
 BUSY = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
-GRACE_SECONDS = 5.0
-"""How long after its time a check with many questions may take to end by itself."""
 LONGEST_SCRATCH = 60
 """The longest path of a folder for temporary files, in characters."""
 CALM = {
@@ -104,8 +102,6 @@ class Child:
             "device": task.subject,
             "limit": task.limit_seconds,
             "in_float64": task.in_float64,
-            # JSON has no infinity.
-            "whole": min(task.whole_seconds, 1e9),
         }
         self._say(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
@@ -121,16 +117,13 @@ class Child:
         does not count as silence.
         """
         process = self.process
-        samples_passed = 0
         silent_seconds = waited_for_core = 0.0
         last_word = time.monotonic()
         waited_before = waited_seconds(process.pid)
         while True:
             now = time.monotonic()
-            # A check that reports its samples ends by itself when its time is up.
-            if now >= end + (GRACE_SECONDS if self.last_place else 0.0):
-                progress = f", {samples_passed} samples passed" if self.last_place else ""
-                return self._lost(task, SKIPPED, f"time is over{progress or ' before it answered'}")
+            if now >= end:
+                return self._lost(task, SKIPPED, "time is over before it answered")
             if silent_seconds >= task.limit_seconds:
                 return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
             if now - last_word >= BUSY * task.limit_seconds:
@@ -153,8 +146,6 @@ class Child:
             answer: Row = json.loads(line)
             if "at" not in answer:
                 return answer
-            # The next sample has begun, so the previous one has passed.
-            samples_passed += bool(self.last_place) and self.last_place != answer
             self.last_place = answer
             silent_seconds, waited_for_core, last_word = 0.0, 0.0, time.monotonic()
             waited_before = waited_seconds(process.pid)
@@ -164,10 +155,10 @@ class Child:
         self.end()
         hint = "run the check again with more time, when other programs use less CPU"
         if status == CRASHED:
-            remedies = "another build may help"
-            if kind(task.subject) == "cuda":
-                remedies = f"an update of the driver or {remedies}"
-            hint = f"`-v` shows the stack (after a hang it is above); {remedies}"
+            hint = (
+                "`-v` shows the stack (after a hang it is above); another build may help or, on a "
+                "GPU, an update of the driver"
+            )
             if self.last_place:
                 detail += f" at {self.last_place['at']}"
         hint = next((cause for name, cause in LAST_WORDS.items() if name in detail), hint)
@@ -175,9 +166,6 @@ class Child:
 
     def _start(self, environment: Environment) -> None:
         """Start the process, read its output in two threads, and send it the user's options."""
-        # Pass on the options of this Python, such as `-I` or `-W`. Only a private function of the
-        # standard library lists them.
-        flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # Everything temporary goes into one folder, which `end` deletes: a compiler that is killed
         # leaves its files behind.
         folder = None
@@ -195,7 +183,7 @@ class Child:
         if folder and len(folder) <= LONGEST_SCRATCH:
             variables["TMPDIR"] = folder
         self.process = process = subprocess.Popen(
-            [sys.executable, *flags, HERE, "--worker"],
+            [sys.executable, HERE, "--worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -243,6 +231,22 @@ class Child:
             if not self.scratch or not os.path.exists(self.scratch):
                 break
             time.sleep(0.05)
+
+
+def waited_seconds(pid: int) -> float:
+    """How long a process with its threads and children has waited for a CPU core (Linux only)."""
+    seconds = 0.0
+    with contextlib.suppress(OSError, ValueError):
+        for thread in Path("/proc", str(pid), "task").iterdir():
+            # The thread may end before we read its files.
+            with contextlib.suppress(OSError, ValueError):
+                # The file contains the nanoseconds that the thread ran, the nanoseconds that it
+                # waited for a core, and more.
+                statistics = (thread / "schedstat").read_text().split()
+                seconds += int(statistics[1]) / 1e9
+                children = (thread / "children").read_text().split()
+                seconds += sum(waited_seconds(int(child)) for child in children)
+    return seconds
 
 
 def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, List, Sequence
+from typing import Any, Sequence
 
-from .checks.table import LEVELS, level_for
+from .checks.table import LEVELS
 from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
@@ -15,7 +15,6 @@ SUMMARY = "Tests that torch works on your GPUs, by computing with it and checkin
 EXAMPLES = (
     "gpusetup verify",
     "gpusetup verify --device cpu --json",
-    "gpusetup verify --with all",
     'gpusetup verify --device none --expect "torch==2.5.*" "cuda==12.4" "arch>=8.6"',
 )
 Options = argparse.Namespace
@@ -58,30 +57,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--level",
         choices=tuple(LEVELS),
+        default="quick",
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
         " census: standard, and every operator of torch's own test database, compared with the CPU,"
         " for bringing up a new platform;"
-        " stress: loads the GPU for --seconds and watches it. Default: quick, or the lowest level"
-        " that has the checks in --only",
+        " stress: loads the GPU for --seconds and watches it. Default: quick",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add("--seed", type=seed, metavar="N", help="seed for the random numbers used in the checks")
-    many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
-    only = (
-        "run only these checks and the checks that they need; operators/NAME repeats one "
-        "operator of the census"
+    add(
+        "--seed",
+        type=seed,
+        default=Asked().seed,
+        metavar="N",
+        help="seed for the random numbers used in the checks",
     )
+    many = {"action": "extend", "nargs": "+", "default": [], "metavar": "CHECK"}
+    only = "run only these checks, of whatever level, and the checks that they need"
     add("--only", **many, help=only)
     add("--skip", **many, help="skip these checks")
-    many["metavar"] = "PACKAGE"
-    add(
-        "--with",
-        dest="beside",
-        **many,
-        help="also import these packages, e.g. flash-attn or torchvision; `all` imports every "
-        "known package that is installed",
-    )
     add(
         "--timeout",
         type=seconds,
@@ -135,36 +129,17 @@ def read_options(words: Sequence[str]) -> Options:
 def checked(parsed: Options) -> Options:
     """Check the options' values, and parse `--expect`. Raises WrongQuestion."""
     if not _DEVICE.match(parsed.device):
-        hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
-        # A list of devices belongs in CUDA_VISIBLE_DEVICES.
-        if "," in parsed.device:
-            hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
+        hint = "use one of auto (every visible GPU), cpu, cuda, cuda:0, ..., xpu, mps, none"
         raise WrongQuestion(f"--device {parsed.device!r} is not a device", hint)
-    expectations = tuple(parse(text) for text in flat(parsed.expect))
-    only = tuple(flat(parsed.only))
-    level = parsed.level or level_for(only)
     # Refuse `--seconds` where the option would have no effect, so that users do not believe it had
     # one.
-    if parsed.seconds is not None and level != "stress":
+    if parsed.seconds is not None and parsed.level != "stress":
         raise WrongQuestion(
-            f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",
+            f"--seconds {parsed.seconds:g} is for the stress level, not for {parsed.level}",
             "add `--level stress`, or leave it out",
         )
-    defaults = Asked()
-    typed = {
-        "asked": Asked(
-            seed=defaults.seed if parsed.seed is None else parsed.seed,
-            seconds=parsed.seconds or defaults.seconds,
-            level=level,
-            only=only,
-        ),
-        "expect": expectations,
-        "skip": tuple(flat(parsed.skip)),
-        "beside": tuple(flat(parsed.beside)),
-    }
-    return Options(**{**vars(parsed), **typed})
-
-
-def flat(groups: Sequence[Sequence[str]]) -> List[str]:
-    """Repeated options such as `--expect a b --expect c`, joined into one list."""
-    return [text for group in groups for text in group]
+    parsed.asked = Asked(
+        parsed.seed, parsed.seconds or Asked().seconds, parsed.level, only=tuple(parsed.only)
+    )
+    parsed.expect = [parse(text) for text in parsed.expect]
+    return parsed

@@ -12,18 +12,17 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import asked_again, is_asked_again
 from .answer.junit import as_junit
-from .answer.render import as_json, as_text
+from .answer.render import SPEED_OVER_CPU, as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
-from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
-from .judging.expect import NAMES, OF_CUDA_BUILDS, judge
+from .judging.expect import NAMES, judge
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke, as_message, merged, send
 from .ranks.launch import Rank, rank_in
-from .streams import ELSEWHERE, Unwritten, complete, drop, say
+from .streams import ELSEWHERE, Unwritten, complete, drop
 from .values import (
     CRASHED,
     FAILED,
@@ -39,19 +38,12 @@ from .values import (
     Result,
     Row,
     Stop,
-    WrongQuestion,
     kind,
     verdict,
 )
 
 MOST_SILENT = 2
 """After this many checks in a row without an answer, the device's other checks are skipped."""
-BEFORE_TORCHRUN = (
-    "\nThe traceback that torchrun prints below is its own: it only repeats that a rank ended with "
-    "an error. verify's report is above.\n"
-)
-"""The note that is printed before torchrun's own traceback. torchrun prints about thirty lines
-after any exit code but 0, and none of its options prevents that."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -86,8 +78,7 @@ def proven(options: Options) -> int:
     """Run all requested checks, publish the results, and return the exit code. Several ranks
     publish their results together."""
     # Names that do not exist end the program before any check runs.
-    refuse_unknown(options.asked.only, options.skip, options.asked.level)
-    companions_named(options.beside)
+    refuse_unknown((*options.asked.only, *options.skip))
     rank = rank_in(os.environ)
     return proven_with_others(options, rank) if rank else proven_alone(options)
 
@@ -127,10 +118,7 @@ def proven_with_others(options: Options, rank: Rank) -> int:
     try:
         if rank.rank:
             return link.settle(1)
-        exit_code = link.settle(finish(merged(run.report(), others, rank), options))
-        if exit_code and "TORCHELASTIC_RUN_ID" in os.environ:
-            say(BEFORE_TORCHRUN)
-        return exit_code
+        return link.settle(finish(merged(run.report(), others, rank), options))
     except Stop as stop:
         link.settle(stop.exit_code)
         raise
@@ -156,6 +144,7 @@ class Run:
             "devices": [],
             "python": platform.python_version(),
         }
+        self.rows = chosen_rows(options.asked.level, options.asked.only, options.skip)
         self.results: List[Result] = []
         self.end = time.monotonic() + (options.timeout or float("inf"))
         """The time at which `--timeout` ends the run."""
@@ -190,7 +179,7 @@ class Run:
             self.results.append(Result("timeout", HOST, outcome))
 
     def _checks(self) -> None:
-        """Run the checks of the host, each device, the packages in `--with`, and all ranks."""
+        """Run the checks of the host, each device, and all ranks together."""
         wanted = self.options.device
         for check in self._chosen(f"{HOST}:{kind(wanted)}"):
             self._settle(check, HOST, wanted)
@@ -200,8 +189,6 @@ class Run:
         self.live.check_count = len(self.results) + len(table)
         for check, device in table:
             self._settle(check, device, device)
-        for check in companions_named(self.options.beside):
-            self._settle(check, HOST, wanted)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 
@@ -218,11 +205,9 @@ class Run:
 
     def _chosen(self, device: str) -> Iterator[Check]:
         """The checks of a device that are wanted, and make sense on this machine and rank."""
-        asked = self.options.asked
-        checks = on_device(asked.level, device)
-        for check in chosen_rows(checks, asked.only, self.options.skip):
-            # Other ranks on the same machine would disturb a check that needs the whole CPU.
-            if check.alone and self.rank:
+        for check in on_device(self.rows, device):
+            # It needs the whole CPU, which the ranks on one machine share.
+            if check.name == SPEED_OVER_CPU and self.rank:
                 continue
             # A check that uses all GPUs of a machine runs on only one of its ranks.
             if check.least_gpus and self.rank and self.rank.local:
@@ -247,7 +232,7 @@ class Run:
         # A check that runs for `--seconds` gets that time in addition.
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
         left = self.end - time.monotonic()
-        self.live.checks(check.name, device, max(0.0, min(check.samples_seconds or limit, left)))
+        self.live.checks(check.name, device, max(0.0, min(limit, left)))
         skipped = blocked(check.needs, device, self.results)
         if skipped:
             self.results.append(Result(check.name, device, skipped))
@@ -261,21 +246,17 @@ class Run:
             # Rank 0's progress is in its own report.
             if self.rank and self.rank.rank:
                 send(self.link.link, {"doing": check.name})
-            whole = min(check.samples_seconds or float("inf"), max(1.0, left))
             # Set the rank's variables for every check, because the process has already loaded torch
             # when it meets the other ranks.
             variables = self.rank.environment if self.rank else ()
-            task = ChildTask(check, subject, limit, whole, more=variables)
+            task = ChildTask(check, subject, limit, max(1.0, left), more=variables)
             answer = self.child.ask(task)
             if is_asked_again(check, device, answer) and time.monotonic() < self.end:
                 answer = asked_again(self.child, task, answer)
             self._learn(check, device, answer)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
-        """Store a check's outcome and facts. Raises WrongQuestion if the child reports one."""
-        # Only the child knows which names torch's database contains.
-        if "wrong" in answer:
-            raise WrongQuestion(answer["wrong"], answer["hint"])
+        """Store a check's outcome and facts."""
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
         # The check `properties` describes the device for the report.
@@ -284,10 +265,6 @@ class Run:
         self.facts.update(facts)
         if outcome.status in (FAILED, CRASHED):
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
-        # The hint tells users how to expect a CUDA build, which these users already do.
-        names = {expectation.name for expectation in self.options.expect}
-        if outcome.status == SKIPPED and check.name == "libraries" and names & {*OF_CUDA_BUILDS}:
-            outcome = outcome._replace(hint=None)
         # A check that crashed gave no answer, so `means`, for example that the device computes
         # wrong numbers, does not apply.
         if outcome.status == FAILED:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 Row = Dict[str, Any]
@@ -53,7 +52,7 @@ class Asked(NamedTuple):
     in_float64: bool = False
     """Whether checks of fractions compute in float64, as they do when a failure is asked again."""
     only: Tuple[str, ...] = ()
-    """Names of checks, or CHECK/SAMPLE for one sample of a check; empty means all."""
+    """Names of checks; empty means all."""
 
 
 STICKY = (
@@ -73,37 +72,24 @@ def sticky(problem: BaseException) -> bool:
     return any(words in str(problem) for words in STICKY)
 
 
-class Job(NamedTuple):
-    """The settings of the running check, in the process that computes."""
-
-    asked: Asked = Asked()
-    until: float = float("inf")
-    """The time, as returned by `time.monotonic`, at which the check has to end."""
-    tell: Callable[[Row], None] = lambda message: None
-    """Sends a message to the parent."""
-
-
-_NOW = [Job()]
+_NOW: Row = {"asked": Asked(), "tell": lambda message: None}
+"""Of the process that computes: the user's options, and what sends a message to the parent."""
 
 
 def begin(**fields: Any) -> None:
-    """Change settings for the next check."""
-    _NOW[0] = _NOW[0]._replace(**fields)
+    """Change `asked` or `tell` for the next check."""
+    _NOW.update(fields)
 
 
 def asked() -> Asked:
     """The user's options for this run."""
-    return _NOW[0].asked
+    options: Asked = _NOW["asked"]
+    return options
 
 
 def working_on(place: str) -> None:
     """Report what a long check is computing. Each report restarts its time limit."""
-    _NOW[0].tell({"at": place})
-
-
-def seconds_left() -> float:
-    """The seconds left for the whole check; checks with many questions stop at 0."""
-    return _NOW[0].until - time.monotonic()
+    _NOW["tell"]({"at": place})
 
 
 class Outcome(NamedTuple):
@@ -138,19 +124,14 @@ class Check(NamedTuple):
     needs: Tuple[str, ...] = ()
     """Checks, on the same device or the host, without which this one shows nothing."""
     limit_seconds: float = 300.0
-    """After this long without an answer, the process is killed and the check counts as crashed. A
-    check that runs for `--seconds` gets that time in addition."""
+    """After this long without an answer or a message, the process is killed and the check counts as
+    crashed. A check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
-    alone: bool = False
-    """Whether the check needs the whole CPU, which the ranks on one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
     scratch: bool = False
     """Whether torch needs a writable temporary folder for this check."""
-    samples_seconds: float = 0.0
-    """The limit for all samples together, if the check takes samples and names each one; then
-    `limit_seconds` is the limit for one sample. 0 means that the check takes no samples."""
     in_float64: bool = False
     """Whether a failure is asked once in float64 too, which tells a wrong kernel from rounding."""
     proves: str = ""

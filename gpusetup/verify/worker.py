@@ -6,14 +6,12 @@ Everything that libraries print to stdout goes to stderr, so that it does not mi
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import logging
 import os
 import queue
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -32,7 +30,6 @@ from .values import (
     Asked,
     Outcome,
     Row,
-    WrongQuestion,
     asked,
     begin,
     kind,
@@ -59,9 +56,8 @@ def main() -> int:
     # Silence torch's log, which is for torch's developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
-    end_with_parent(start["folder"])
     faulthandler.enable()
-    for line in iter(jobs(questions).get, ""):
+    for line in iter(jobs(questions, start["folder"]).get, ""):
         job = json.loads(line)
         # If a check hangs, print its stack before the parent ends the process.
         seconds_to_stack = max(1.0, job["limit"] - 2.0)
@@ -72,7 +68,7 @@ def main() -> int:
             answers.flush()
 
         options = asked()._replace(in_float64=job["in_float64"])
-        begin(asked=options, tell=tell, until=time.monotonic() + job["whole"])
+        begin(asked=options, tell=tell)
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
         outcome = served(job, start["verbose"])
         tell(outcome)
@@ -96,44 +92,24 @@ def take_streams() -> "tuple[TextIO, TextIO]":
     return answers, questions
 
 
-def jobs(questions: TextIO) -> "queue.Queue[str]":
-    """The jobs as they arrive. When the parent closes the pipe, the process exits at once."""
+def jobs(questions: TextIO, folder: Optional[str]) -> "queue.Queue[str]":
+    """The jobs as they arrive. When the parent closes the pipe, or is killed, this process deletes
+    its folder of temporary files and exits, whatever the check is doing."""
     lines: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
         for line in questions:
             lines.put(line)
-        # The parent has gone, so stop at once.
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     return lines
 
 
-def end_with_parent(folder: Optional[str]) -> None:
-    """Make the kernel end this process together with its parent (Linux only). A forked process
-    waits until this one has ended, and then deletes the folder of compiled kernels."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        end_by = ctypes.CDLL(None).prctl
-        end_by(1, signal.SIGKILL)
-        worker = os.getpid()
-        if folder is None or os.fork():
-            return
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
-        end_by(1, signal.SIGTERM)
-        if os.getppid() == worker:
-            os.closerange(0, 256)
-            signal.sigwait((signal.SIGTERM,))
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)
-
-
 def served(job: Row, verbose: bool) -> Row:
-    """Run one check. Exceptions become a failed outcome, except for WrongQuestion."""
+    """Run one check. Exceptions become a failed outcome."""
     began = time.perf_counter()
     try:
         check = named(job["name"])
@@ -156,8 +132,6 @@ def served(job: Row, verbose: bool) -> Row:
             if not verbose and not is_of_host:
                 warnings.simplefilter("ignore")
             outcome = run(job["device"])
-    except WrongQuestion as wrong:  # only this process has loaded torch and knows its names
-        return {"wrong": wrong.message, "hint": wrong.hint}
     except Exception as problem:  # any error that torch raises is the check's result
         outcome = raised(problem, job["device"])
         if verbose:

@@ -58,10 +58,10 @@ BROKEN = (
     (with_driver(amd(), None), "maker-driver-not-loaded", "sudo modprobe amdgpu"),
     (without_rights(), "maker-device-permission", 'sudo usermod -aG render,video "$USER"'),
     (in_docker(amd()), "container-no-maker-gpu", "--device /dev/kfd --device /dev/dri"),
-    (amd(CUDA), "maker-wrong-build", "rocm"),
-    (intel(CPU), "maker-wrong-build", "xpu"),
-    (amd(OLD_ROCM, device="7550", version=120001), "rocm-arch-missing", "rocm7.2"),
-    (amd(device="73df", version=100301), "rocm-arch-missing", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+    (amd(CUDA), "amd-gpu", "rocm"),
+    (intel(CPU), "intel-gpu", "xpu"),
+    (amd(OLD_ROCM, device="7550", version=120001), "amd-gpu", "rocm7.2"),
+    (amd(device="73df", version=100301), "amd-gpu", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
     (mac(macos="13.6"), "apple-silicon", "14.0"),
 )
 

@@ -68,7 +68,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(packages=packages(("torch", "2.5.1"))),
     ),
     (
-        "stale-environment",
+        "no-target",
         W,
         changed(events=event("stale-environment", variable="VIRTUAL_ENV", path="/gone")),
         HEALTHY,

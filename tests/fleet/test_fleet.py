@@ -79,7 +79,8 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
 NO_GPU = {
     "schema": "gpusetup.node-check/1",
     "ok": False,
-    "reason": "no NVIDIA GPU found",
+    "reason": "no-nvidia-gpu: no NVIDIA GPU found",
+    "findings": [{"id": "no-nvidia-gpu", "severity": "error", "title": "no NVIDIA GPU found"}],
     "facts": {"gpus.count": "0", "os.name": "Debian"},
 }
 
@@ -92,6 +93,7 @@ def test_what_a_nodes_own_check_says_counts_and_no_majority_of_failed_nodes_blam
         **NO_GPU,
         "ok": True,
         "reason": "8 x H100",
+        "findings": [],
         "facts": {"gpus.count": "8", "gpus.name": "H100"},
     }
     nodes: Record = {**{f"g{i}": record for i in range(4)}, "g4": sound}

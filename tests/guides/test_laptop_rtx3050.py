@@ -11,7 +11,7 @@ import pytest
 from tuned_configs import Tuner
 
 from gpusetup.cli import main
-from gpusetup.verify.checks.table import on_device
+from gpusetup.verify.checks.table import LEVELS, on_device
 
 LAPTOP = ("--from", "rtx3050-laptop")
 
@@ -123,8 +123,8 @@ def test_shorter_sequences_are_named_on_4_gb_and_never_written(
 def test_the_gpu_is_measured_against_the_cpu_where_there_is_one() -> None:
     """002-17: standard measures how many times as fast as the CPU the GPU is; `--device cpu` has
     no such check. `test_verify_reports.py` has the line of the screen."""
-    assert "speed-over-cpu" in [check.name for check in on_device("standard", "cuda:0")]
-    assert "speed-over-cpu" not in [check.name for check in on_device("standard", "cpu")]
+    assert "speed-over-cpu" in [check.name for check in on_device(LEVELS["standard"], "cuda:0")]
+    assert "speed-over-cpu" not in [check.name for check in on_device(LEVELS["standard"], "cpu")]
 
 
 NO_NVCC = (

@@ -21,6 +21,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
@@ -219,6 +220,12 @@ def _project(filename: str) -> str:
 
 
 def sha256_of(path: Path) -> str:
+    return _hash_of(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _hash_of(path: Path, modified: int) -> str:
+    """A page names its wheels' hashes each time it is asked for, as an index's page does."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -1,5 +1,5 @@
-"""State and wheels of somebody else: nothing outside of the environment is ever touched, and
-neither its own files nor those of another package are overwritten."""
+"""State and wheels of somebody else: nothing outside of the environment is ever touched, nor a file
+of its own Python."""
 
 from __future__ import annotations
 
@@ -237,21 +237,6 @@ def test_an_installed_package_that_lists_such_a_file_is_not_replaced(
     assert said.exit == 3, said.err
     assert "torch 2.0.0 lists a file of the environment's own Python" in said.err
     assert own_file in said.err and "nothing was changed" in said.err
-    assert state_of(venv) == before
-
-
-def test_two_wheels_of_one_plan_with_the_same_file_are_refused_unless_it_is_the_same(
-    world: World, install: Install
-) -> None:
-    venv = world.venv()
-    shared = {"shared/__init__.py": "# a namespace\n"}
-    world.add_default("one", "1.0", files={**shared, "shared/one.py": ""})
-    world.add_default("two", "1.0", files={**shared, "torch/__init__.py": "evil"})
-    before = state_of(venv)
-    said = install("--venv", str(venv), *WANTED, "one", "two")
-    assert said.exit == 3, said.err
-    path = site_of(venv).relative_to(venv) / "torch/__init__.py"
-    assert f"torch and two both bring {path}, with different content" in said.err
     assert state_of(venv) == before
 
 

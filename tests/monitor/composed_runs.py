@@ -145,7 +145,7 @@ HELD: dict[str, Any] = {"processes": lambda at: [{"pid": 1, "name": "python", "k
 EMPTY: dict[str, Any] = {"processes": lambda at: [], "memory": 0.1}
 RANKS = tree(100, helpers=300, gpu_processes=4, cores=64)
 HUNG = gpu(
-    then(110, 96, 100), weight=then(110, 0.85, 0.08),
+    then(110, 96, 100), weight=then(110, 0.85, 0.08), memory_busy_percent=then(110, 40, 0),
     nvlink_rx_bytes_per_second=then(110, 8e10, 0), nvlink_tx_bytes_per_second=then(110, 8e10, 0),
 )  # fmt: skip
 LAPTOP = gpu(
@@ -161,7 +161,7 @@ RUNS: dict[str, Run] = {
         "good/ none", (gpu(pausing(96, 65, 11)),), tree(70, workers=4, each=20), seconds=320),
     "a good run that was killed": Run(
         "None/failed read-how-it-ended", (gpu(),), tree(70, workers=4, each=24), exit=137),
-    "a laptop on battery": Run("throttled/supply plug-it-in", (LAPTOP,), command=None),
+    "a laptop on battery": Run("throttled/power limit plug-it-in", (LAPTOP,), command=None),
     "the work of others": Run(
         "throttled/others free-the-card", (gpu(97, processes=lambda at: BOTH),),
         tree(70, gpu_processes=1)),
@@ -207,7 +207,7 @@ RUNS: dict[str, Run] = {
         "memory-tight/before-the-end leave-a-margin", (gpu(96, memory=then(77, 80, 99.3)),),
         tree(70, workers=4, each=20), exit=1, seconds=80),
     "a language model answers": Run(
-        "memory-bound/bus more-in-parallel",
+        "memory-bound/bus fewer-bytes",
         (gpu(99, weight=0.55, memory=70, memory_busy_percent=82),), tree(100),
         command="python generate.py"),
     # Little happens.
@@ -225,10 +225,8 @@ RUNS: dict[str, Run] = {
         "bursty/hang see-where-it-waits", (gpu(then(140, 96, 0)),), tree(then(140, 70, 0.3)),
         seconds=290),
     "CPU: all cores compute": Run("cpu-bound/computes use-a-gpu", (), tree(1550)),
-    "CPU: one core computes": Run("cpu-bound/computes more-threads", (), tree(100)),
+    "CPU: one core computes": Run("cpu-bound/computes use-a-gpu", (), tree(100)),
     "CPU: it waits": Run("idle/waits see-where-it-waits", (), tree(3)),
-    "CPU: others use it up": Run(
-        "cpu-bound/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
 }  # fmt: skip
 """What happens in a run -> the run. The labels were written for what happens, not for what a rule
 makes of it."""

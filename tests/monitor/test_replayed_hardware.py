@@ -100,7 +100,6 @@ CAPPED = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], clocks.sm [MHz], "
     "clocks.max.sm [MHz], clocks_throttle_reasons.active"
 )
-HEAT = "temperature.gpu, clocks_throttle_reasons.active"
 DESKTOP = """\
 | NVIDIA-SMI 535.183.01   Driver Version: 535.183.01   CUDA Version: 12.2 |
 |   0  NVIDIA GTX 1660     Off  | 00000000:01:00.0  On |              N/A |
@@ -119,7 +118,6 @@ DESKTOP = """\
          "good/ none", "costs little"),
         (csv(CAPPED, [["A40, 99 %, 588 W, 35 W, 210 MHz, 2100 MHz, 0x4"]] * 60),
          "throttled/power limit compare-the-power-limit", "(its limit: 35 W)"),
-        (csv(HEAT, [["57, 0x20"]] * 9), "throttled/heat cool", "(sw_thermal_slowdown)"),
         (DESKTOP, "idle/one-reading see-whether-torch-can", ""),
     ],
 )  # fmt: skip

@@ -22,10 +22,10 @@ def total(answer: dict[str, Any]) -> float:
 def test_every_key_is_read_assumed_or_named_as_not_understood(planned: Any) -> None:
     found = planned(
         "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nmax_seq_length: 128\n"
-        "frobnicate_layers: 3\noutput_dir: x\nplan: {loss: hf}\n"
+        "frobnicate_layers: 3\noutput_dir: x\n"
     )["config"]
     assert {one["key"] for one in found["read"]} == {
-        "model_name_or_path", "per_device_train_batch_size", "max_seq_length", "plan.loss",
+        "model_name_or_path", "per_device_train_batch_size", "max_seq_length",
     }  # fmt: skip
     (unread,) = found["not_understood"]
     assert (unread["key"], unread["line"]) == ("frobnicate_layers", 4)

@@ -177,7 +177,7 @@ fields = {"gpu": "A100 80GB", "driver": "570.172.08", "packages": "vllm"}
 told = ask("resolve", {**fields, "os": "linux", "machine": "x86_64"})
 print(told["json"], file=sys.stderr) if told["exit"] else None
 print(told["exit"], ask("linked", ask("link")["out"])["exit"])
-print(len(ask("start")["findings"]) > 100, ask("finding", "xid-of-a-program")["exit"])
+print(len(ask("start")["findings"]) > 100, ask("finding", "cuda-program-error")["exit"])
 """
 
 

@@ -28,7 +28,7 @@ def read(text: str) -> DoctorAnswer:
 
 BY_ANOTHER_CAUSE = {
     "no-wheel-for-platform": "wrong-index",
-    "python-no-wheel": "package-not-found",
+    "python-no-wheel": "wrong-index",
     "extension-not-built": "module-shadowed",
     "no-kernel-image": "extension-arch-mismatch",
     "jit-arch-rejected": "cuda-toolkit-mismatch-extension-build",

@@ -81,7 +81,7 @@ REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
     ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
-    ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
+    ("x.json", b"{", "x.json, line 1, column 2: expected"),
     ("x.py", b"a = 1\n", "YAML and JSON alone"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
@@ -152,6 +152,11 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
     assert "workers" not in out and "nothing to change" not in out
     assert "its weights alone take 15.3 GiB" in out.replace("\n", " ")
+    text = "model_name_or_path: gpt2-xl\nper_device_train_batch_size: 4\nmax_seq_length: 1024\n"
+    config.write_text(text)
+    _, out, _ = ran(capsys, "train.yaml", "--from", "no-gpu", "--gpu", "RTX 4070")
+    assert "and `per_device_train_batch_size: 1`, it fits with checkpointing" in out
+    assert "(`gradient_checkpointing: true`)" in out and "--lora" not in out
 
 
 def test_a_named_card_takes_the_place_of_the_machines(

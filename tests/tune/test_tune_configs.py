@@ -124,7 +124,10 @@ TIED = (
     ("model: resnet50", "resnet50, which has BatchNorm"),
     ("optimizer_in_bwd: true", "depends on the micro-batch"),
     ("steps_per_generation: 4", "depends on the micro-batch"),
-    ("trainer: {accumulate_grad_batches: 1, overfit_batches: 5}", "counts micro-batches: change"),
+    (
+        "trainer: {accumulate_grad_batches: 1, overfit_batches: 5}",
+        "overfit_batches (line 3) count",
+    ),
 )
 
 

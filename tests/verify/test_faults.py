@@ -50,7 +50,6 @@ class Fault(NamedTuple):
 
 
 SILENT, ILL, LOST = "driver-does-not-answer", "gpu-does-not-answer", "gpu-fell-off-bus"
-UNSTARTED = "nvml-init-failed"
 HANG, CRASH = "@hang", "@crash"
 
 
@@ -68,7 +67,7 @@ FAULTS = (
     Fault("NVML crashes at its start", SILENT, state={"nvml.init": CRASH}),
     Fault("no permission", "device-permission", state={"nvml.init": 4}),
     Fault("two versions", "nvml-mismatch", state={"nvml.init": 18}),
-    Fault("NVML cannot count", "nvml-init-failed", state={"devices": "!999", "cuda.devices": 2}),
+    Fault("NVML cannot count", SILENT, state={"devices": "!999", "cuda.devices": 2}),
     # --- one GPU in NVML
     second("handle", 999, ILL),
     second("handle", 15, LOST),
@@ -79,7 +78,7 @@ FAULTS = (
           second={"power_mw": "!999"}, severity=Severity.WARNING, root=False),
     # --- libcuda
     Fault("cuInit hangs", SILENT, state={"cuda.init": HANG}, hangs=True),
-    Fault("CUDA cannot count", "cuda-init-failed", state={"cuda.devices": "!999"}),
+    Fault("CUDA cannot count", SILENT, state={"cuda.devices": "!999"}),
     second("cuda.name", "!999", ILL),
     Fault("CUDA misses a GPU", "gpu-does-not-answer", 1, state={"cuda.devices": 1}),
     *(Fault(f"cuInit answers {code}", finding, state={"cuda.init": code}) for code, finding in (
@@ -91,11 +90,9 @@ FAULTS = (
     )),
     Fault("libcuda is missing", "libcuda-missing", state={"libraries": "libnvidia-ml.so.1"}),
     # --- one library's word beside another's
-    Fault("NVML finds no driver, CUDA does", UNSTARTED, state={"nvml.init": 9}),
+    Fault("NVML finds no driver, CUDA does", SILENT, state={"nvml.init": 9}),
     Fault("no library lists a GPU of the bus", "gpu-init-failed", 1,
           state={"devices": 1, "cuda.devices": 1}),
-    # --- answers that cannot be
-    second("memory_used", 99 << 30, ILL),
     # --- what the hardware says of itself
     second("recovery_action", 4, "hardware-fault"),
     Fault("NVML and the driver are of two releases", "nvml-mismatch",

@@ -44,7 +44,7 @@ def test_what_apples_backend_lacks_is_skipped_with_the_reason() -> None:
 def test_without_a_gpu_or_without_kernels_for_it_the_next_step_is_named() -> None:
     none = with_gpus("--device", "xpu", gpus=[], maker="xpu")
     assert none.returncode == 1
-    assert "finds no GPU for it" in none.stdout and "`gpusetup doctor`" in none.stdout
+    assert "torch finds no GPU from Intel" in none.stdout and "`gpusetup doctor`" in none.stdout
     unbuilt = started("--device", "xpu")
     assert unbuilt.returncode == 1
     assert "is not built for Intel's GPUs" in unbuilt.stdout

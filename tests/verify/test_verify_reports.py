@@ -99,7 +99,6 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
         (("--level", "stress", "--seconds", "0"), "is not a valid time"),
         (("--device", "tpu"), "is not a device"),
         (("--only", "softmx"), "no check 'softmx'"),
-        (("--level", "quick", "--only", "float8"), "`float8` is not a check of level quick"),
         (("--expect", "gpus=>2"), "no operator '=>'"),
         (("--expect", "memory_gib>=4GB"), "'4GB' is not a value of memory_gib"),
     ],

@@ -12,13 +12,11 @@ from shutil import which
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.names import natural, slurm_list
 from gpusetup.fleet.work import NodeWork, script
-from gpusetup.system.processes import Output, end_children
+from gpusetup.system.processes import Output, end_children, run
 
 MOST_CHILDREN = 32
 """How many nodes are contacted at the same time. Each needs an srun, ssh or kubectl process on this
 machine, which is often a login node."""
-MOST_EXAMPLES = 3
-"""How many busy nodes an error message lists as examples."""
 
 
 class Engine:
@@ -46,9 +44,9 @@ class Engine:
         # Nodes that get no work, each with the reason, in the engine's order.
         self.skipped = {name: why for name, why in states.items() if why and name in chosen}
         if not self.nodes:
-            reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
+            reasons = (f"{name}: {why}" for name, why in self.skipped.items())
             # A cluster may have no nodes at all.
-            reason = "; ".join(reasons[:MOST_EXAMPLES]) or f"{where} has none"
+            reason = next(reasons, f"{where} has none")
             raise Blocked(
                 f"No node is idle: {reason}",
                 hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no running "
@@ -68,7 +66,7 @@ class Engine:
     def ask(self, node: str) -> Output:
         """Run the work on a node, wait until it ends, and return its output. A problem with the
         node is reported in the output and raises no exception."""
-        raise NotImplementedError
+        return run(self.command(node), timeout=self.work.limit + self.extra_seconds)
 
     def why_busy(self, output: Output) -> str:
         """Why the work could not start on a node, for example because another job took the node

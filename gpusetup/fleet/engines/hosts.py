@@ -12,7 +12,6 @@ from gpusetup.fleet.engines.engine import Engine, require_program
 from gpusetup.fleet.names import SAFE, expanded
 from gpusetup.fleet.work import NodeWork, script
 from gpusetup.named_file import read_text
-from gpusetup.system.processes import Output, run
 
 MOST_BYTES = 8 << 20
 """The largest size of a host file."""
@@ -51,6 +50,3 @@ class Hosts(Engine):
         # `sh` is named, because the login shell may have another syntax (fish, tcsh). `--` ends the
         # options, because a host name could look like one.
         return (*SSH, "--", node, f"sh -c {quote(script(self.work))}")
-
-    def ask(self, node: str) -> Output:
-        return run(self.command(node), timeout=self.work.limit + self.extra_seconds)

@@ -1,7 +1,7 @@
-"""The engine for Ray: runs one actor on each node (by node affinity) that reserves all of the
-node's GPUs. This is the only module that imports `ray`.
+"""The engine for Ray: runs one task on each node (by node affinity) that reserves all of the node's
+GPUs. This is the only module that imports `ray`.
 
-Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.kill of Ray 2.9 to 2.60.
+Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.cancel of Ray 2.9 to 2.60.
 """
 
 from __future__ import annotations
@@ -12,80 +12,69 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.engine import Engine
 from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import replace
-from gpusetup.system.processes import Output, no_answer_in, run
+from gpusetup.system.processes import Output, run
 
 START_SECONDS = 60.0
-"""How many seconds an idle node may take to start a worker. If a node takes longer, its GPUs are in
-use."""
+"""How many seconds an idle node may take to start a worker."""
 BEHIND_SECONDS = 15.0
 """How many seconds after the work's own time limit its result may still arrive."""
 BUSY = "no worker started: its GPUs are in use, or the node is stuck"
-ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
+WORKER_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 """Variables that Ray itself sets in a worker; their values say nothing about the node."""
-
-
-class RayNode(NamedTuple):
-    """A live node of a Ray cluster."""
-
-    id: str
-    gpus: float
 
 
 SHORT_ID = 12
 """How many characters of a node's id are enough to distinguish it."""
 
 
-def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
+def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Maps names to the live nodes from `ray.nodes()`. A name is the node name or host name; Ray's
     id replaces a name that is not unique or not safe."""
-    alive = [row for row in rows if row.get("Alive")]
-    # A node without a name of its own has its address there.
-    names = [
-        str(row["NodeName"])
-        if row["NodeName"] != row["NodeManagerAddress"]
-        else str(row["NodeManagerHostname"])
-        for row in alive
-    ]
-    counts = Counter(names)
     nodes = {}
-    for name, row in zip(names, alive, strict=True):
+    alive = [row for row in rows if row.get("Alive")]
+    counts = Counter(map(name_of, alive))
+    for row in alive:
+        name = name_of(row)
         # The name becomes part of a file name, so it must be safe.
         is_usable = counts[name] == 1 and SAFE.fullmatch(name)
-        gpus = float(row["Resources"].get("GPU", 0.0))
-        nodes[name if is_usable else row["NodeID"][:SHORT_ID]] = RayNode(row["NodeID"], gpus)
+        nodes[name if is_usable else row["NodeID"][:SHORT_ID]] = row
     return nodes
 
 
-class OnNode:
-    """The actor class whose methods run in a Ray worker on a node."""
+def name_of(row: Mapping[str, Any]) -> str:
+    # A node without a name of its own has its address there.
+    is_named = row["NodeName"] != row["NodeManagerAddress"]
+    return str(row["NodeName" if is_named else "NodeManagerHostname"])
 
-    def ready(self) -> bool:
-        return True
 
-    def run_work(self, work: NodeWork) -> dict[str, Any]:
-        """Run the node's work in this worker. Returns the fields of an `Output` as plain values, so
-        that the worker may have another version of gpusetup."""
-        environment = {k: v for k, v in os.environ.items() if k not in ACTOR_VARIABLES}
-        # The worker's Python, unless the user named one.
-        here = replace(work, python=work.python or sys.executable)
-        output = run(("sh", "-c", script(here)), timeout=work.limit, environment=environment)
-        return {name: getattr(output, name) for name in FIELDS}
+def gpus_of(row: Mapping[str, Any]) -> float:
+    return float(row["Resources"].get("GPU", 0.0))
+
+
+def run_work(work: NodeWork) -> dict[str, Any]:
+    """Run the node's work in a Ray worker on it. Returns the fields of an `Output` as plain values,
+    so that the worker may have another version of gpusetup."""
+    environment = {k: v for k, v in os.environ.items() if k not in WORKER_VARIABLES}
+    # The worker's Python, unless the user named one.
+    here = replace(work, python=work.python or sys.executable)
+    output = run(("sh", "-c", script(here)), timeout=work.limit, environment=environment)
+    return {name: getattr(output, name) for name in FIELDS}
 
 
 FIELDS = ("exit", "stdout", "stderr", "problem", "seconds")
 
 
 class Ray(Engine):
-    """Runs the work in an actor on each node; the actors end with the connection to Ray."""
+    """Runs the work in a task on each node; the tasks end with the connection to Ray."""
 
-    title = "Ray gets an actor on each of"
+    title = "Ray gets a task on each of"
 
     def __init__(self, work: NodeWork, address: str) -> None:
         # Redirect stdout, which must contain only our result, because Ray prints messages about its
@@ -95,46 +84,40 @@ class Ray(Engine):
         self.cluster_nodes = ray_nodes(self.ray.nodes())
         # Nodes without GPUs, such as a head node, get work only if the user named them.
         states = {
-            name: "" if node.gpus or work.nodes else NO_GPU
-            for name, node in self.cluster_nodes.items()
+            name: "" if gpus_of(row) or work.nodes else NO_GPU
+            for name, row in self.cluster_nodes.items()
         }
         try:
             super().__init__(work, states, "this Ray")
         except BaseException:
             self.ray.shutdown()
             raise
-        self.start_seconds = min(START_SECONDS, self.work.limit)
-        self.extra_seconds = self.start_seconds + BEHIND_SECONDS
+        self.extra_seconds = min(START_SECONDS, self.work.limit) + BEHIND_SECONDS
 
     def ask(self, node: str) -> Output:
-        """Run the work in an actor on the node; any exception that Ray raises becomes the output's
+        """Run the work in a task on the node; any exception that Ray raises becomes the output's
         problem."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        began = time.monotonic()
-        argv, actor, place = ("ray", node), None, self.cluster_nodes[node]
+        began, row = time.monotonic(), self.cluster_nodes[node]
+        affinity = NodeAffinitySchedulingStrategy(node_id=row["NodeID"], soft=False)
+        # All GPUs, so that no other job computes on them meanwhile. No CPUs, so that the task can
+        # also start if all CPUs are busy.
+        task = self.ray.remote(run_work).options(
+            num_gpus=gpus_of(row), num_cpus=0, max_retries=0, scheduling_strategy=affinity
+        )
+        result = task.remote(self.work)
         try:
-            affinity = NodeAffinitySchedulingStrategy(node_id=place.id, soft=False)
-            # All GPUs, so that no other job computes on them meanwhile. No CPUs, so that the actor
-            # can also start if all CPUs are busy.
-            options = {"num_gpus": place.gpus, "num_cpus": 0, "scheduling_strategy": affinity}
-            actor = self.ray.remote(OnNode).options(**options).remote()
-            # If a worker does not start in time, another job is using the node's GPUs.
-            started, _ = self.ray.wait([actor.ready.remote()], timeout=self.start_seconds)
-            if not started:
-                return Output(argv=argv, exit=None, problem=BUSY)
-            limit = self.work.limit + BEHIND_SECONDS
-            return Output(
-                argv=argv, **self.ray.get(actor.run_work.remote(self.work), timeout=limit)
-            )
+            fields = self.ray.get(result, timeout=self.work.limit + self.extra_seconds)
+            return Output(argv=("ray", node), **fields)
         except self.ray.exceptions.GetTimeoutError:
-            problem = no_answer_in(time.monotonic() - began)
+            # A task that has started ends at its own limit.
+            problem = BUSY
+            self.ray.cancel(result, force=True)
         except Exception as wrong:
             problem = _last_line(wrong)
-        finally:
-            if actor is not None:
-                self.ray.kill(actor)
-        return Output(argv=argv, exit=None, problem=problem, seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Output(argv=("ray", node), exit=None, problem=problem, seconds=seconds)
 
     def why_busy(self, output: Output) -> str:
         # Only this problem is not a fault of the node.

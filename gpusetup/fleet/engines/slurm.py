@@ -22,11 +22,8 @@ SINFO_SECONDS = 30.0
 START_SECONDS = 60.0
 """How many seconds an idle node may take from its allocation to the first output (prolog, launch,
 mounts)."""
-CPUS = "--cpus-per-task"
 BUSY = ("Immediate execution impossible", "Requested nodes are busy")
 """What srun prints if another job took the node after we had listed it as idle."""
-NO_SUCH_RESOURCES = "Requested node configuration is not available"
-"""srun's message if some of the CPUs that sinfo counts are reserved for the system."""
 
 
 class Slurm(Engine):
@@ -58,17 +55,19 @@ class Slurm(Engine):
         self.extra_seconds = min(START_SECONDS, self.work.limit)
 
     def command(self, node: str) -> tuple[str, ...]:
-        return self._srun(node, self.resources[node])
+        """The srun command for one node, which starts an exclusive job immediately or not at
+        all."""
+        minutes = math.ceil((self.work.limit + START_SECONDS) / 60)
+        return (
+            "srun", f"--job-name={self.run_name}", f"--nodelist={node}", *self.resources[node],
+            "--nodes=1", "--ntasks=1", "--exclusive", "--mem=0", f"--time={minutes}",
+            f"--immediate={START_SECONDS:.0f}", "--input=none", "--quiet", *self.srun_options,
+            "sh", "-c", script(self.work),
+        )  # fmt: skip
 
     def ask(self, node: str) -> Output:
         # srun only returns when the job has ended.
-        seconds = self.work.limit + self.extra_seconds
-        output = run(self.command(node), timeout=seconds)
-        if output.exit and NO_SUCH_RESOURCES in output.stderr:
-            # If srun does not request a number of CPUs, Slurm allocates all that are not reserved
-            # for the system.
-            fewer = [word for word in self.resources[node] if not word.startswith(CPUS)]
-            output = run(self._srun(node, fewer), timeout=seconds)
+        output = super().ask(node)
         if output.exit is None:
             # We stopped waiting, but the job may still be running.
             self.cancel(f"--nodelist={node}")
@@ -86,17 +85,6 @@ class Slurm(Engine):
     def cancel(self, *which: str) -> None:
         # All jobs of this run have the same name.
         run(("scancel", f"--name={self.run_name}", *which), timeout=SINFO_SECONDS)
-
-    def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
-        """The srun command for one node, which starts an exclusive job immediately or not at
-        all."""
-        minutes = math.ceil((self.work.limit + START_SECONDS) / 60)
-        return (
-            "srun", f"--job-name={self.run_name}", f"--nodelist={node}", *resources,
-            "--nodes=1", "--ntasks=1", "--exclusive", "--mem=0", f"--time={minutes}",
-            f"--immediate={START_SECONDS:.0f}", "--input=none", "--quiet", *self.srun_options,
-            "sh", "-c", script(self.work),
-        )  # fmt: skip
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -129,7 +117,7 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
         gpus = re.findall(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)", gres)
         resources[node] = [
             f"--partition={its_partition}",
-            *([f"{CPUS}={cpus}"] if cpus.isdigit() else []),
+            *([f"--cpus-per-task={cpus}"] if cpus.isdigit() else []),
             *([f"--gres={','.join(gpus)}"] if gpus else []),
         ]
         # sinfo prints `none` if a node has no reason.

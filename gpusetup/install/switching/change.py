@@ -21,7 +21,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import BadInput, Blocked, GpuSetupError
+from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.job import (
     InstallJob,
     Plan,
@@ -417,9 +417,9 @@ def drop_leftovers(store: Path) -> None:
 # --- an interrupted change ------------------------------------------------------------------------
 
 
-def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False) -> Path:
+def target_folder(python: str | None, venv: str | None) -> Path:
     """The folder of the environment that `--python` or `--venv` names, or of the active one. A
-    named one needs no interpreter, and the active one needs none for an undo."""
+    named one needs no interpreter."""
     if venv:
         require_possible_folder(venv)
         return Path(venv).absolute()
@@ -430,17 +430,7 @@ def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False
         for folder in (named, named.parent.parent):
             if (folder / STORE).is_dir():
                 return folder
-    try:
-        return Path(choose_target(System(), python).prefix)
-    except GpuSetupError:
-        # An environment that was named is never replaced by another one.
-        if python or not is_undo:
-            raise
-        # To restore the previous packages, no interpreter is needed.
-        for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
-            if name and (Path(name) / STORE).is_dir():
-                return Path(name).absolute()
-        raise
+    return Path(choose_target(System(), python).prefix)
 
 
 def recover_unfinished(

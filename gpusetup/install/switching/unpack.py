@@ -2,7 +2,7 @@
 wheels' lists (RECORD).
 
 uv checks each wheel's hash when it downloads the wheel. But the files in uv's cache may have
-changed since then: on disk, or because somebody edited a file of an environment that shares it.
+changed since then: cut on disk, or because somebody edited a file of an environment that shares it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from filecmp import cmp
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -24,16 +23,10 @@ from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
-from gpusetup.install.target import (
-    LIBRARIES,
-    Layout,
-    distributions,
-    files_listed,
-    files_of_all,
-    record_rows,
-)
+from gpusetup.install.target import LIBRARIES, Layout, record_rows
+from gpusetup.model.steps import Step
 from gpusetup.uv.errors import complaint
-from gpusetup.uv.program import forget_step, uv_environment
+from gpusetup.uv.program import uv_environment, uv_program
 from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
 UV_LOCK = ".lock"
@@ -43,6 +36,9 @@ MOST_READERS = 8
 FILES_AT_ONCE = 200
 """How many files one thread reads at a time: torch has 15,000 files, most of them a few
 kilobytes."""
+MOST_HASHED_BYTES = 4 << 20
+"""A larger file is compared by its size alone. That shows a cut file, and nobody edits a library by
+hand; to hash the gigabytes of CUDA's libraries takes longer than to link them."""
 LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
 NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
@@ -54,13 +50,16 @@ class Promise(NamedTuple):
 
     digest: str
     """The digest; empty if the list states none, as for the list itself."""
+    size: str
+    """The number of bytes; empty if the list states none."""
     record: str
     """The path of the list (RECORD)."""
 
 
 Promises = Mapping[str, Sequence[Promise]]
-"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same
-file."""
+"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same file,
+even with different content (opencv-python and opencv-python-headless): as with uv alone, the one
+that is unpacked last counts."""
 
 
 def stage_of(prefix: str) -> str:
@@ -75,7 +74,9 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        run_step(job, forget_step(tuple(wheel.name for wheel in plan.wheels)), uv_environment())
+        # uv then downloads these packages again.
+        forget = (uv_program(), "cache", "clean", *(wheel.name for wheel in plan.wheels))
+        run_step(job, Step(argv=forget), uv_environment())
         return _unpack(job, plan, layout)
 
 
@@ -111,16 +112,14 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     Raises Differs if a file is not as its wheel's list states, and Blocked if a file must not come
     to its place.
     """
-    names = {wheel.name for wheel in wheels}
-    promises = _promises_in(root, names)
+    promises = _promises_in(root, {wheel.name for wheel in wheels})
     place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
     coming = {}
     for path in promises:
         folder, name = os.path.split(path)
         coming[path] = os.path.join(place_of_folder(folder), name)
-    _refuse_places(coming, promises, layout)
+    _refuse_files_of_python(coming, promises, layout)
     _require_same_content(root, promises)
-    _refuse_taken_places(coming, promises, names, layout)
     return coming
 
 
@@ -152,8 +151,8 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
             # paths need no normalising.
             if os.sep != "/" or NOT_PLAIN.search(row[0]):
                 path = os.path.normpath(os.path.join(library, row[0]))
-            digest = row[1] if len(row) > 1 else ""
-            promises.setdefault(path, []).append(Promise(digest, record))
+            digest, size = (*row[1:3], "", "")[:2]
+            promises.setdefault(path, []).append(Promise(digest, size, record))
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -167,16 +166,19 @@ def _require_same_content(root: Path, promises: Promises) -> None:
     """Raise Differs if the content of a file does not match the digest in its list
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
 
+    def is_wrong(path: str) -> bool:
+        digests = {promise.digest for promise in promises[path]}
+        # A list contains itself, without a digest.
+        if "" in digests:
+            return False
+        size = os.path.getsize(path)
+        if size > MOST_HASHED_BYTES and {promise.size for promise in promises[path]} == {str(size)}:
+            return False
+        digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
+        return f"sha256={digest.rstrip('=')}" not in digests
+
     def wrong_in(paths: Iterable[str]) -> list[str]:
-        wrong = []
-        for path in paths:
-            digests = {promise.digest for promise in promises[path]}
-            # A list contains itself, without a digest.
-            if "" not in digests:
-                digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
-                if f"sha256={digest.rstrip('=')}" not in digests:
-                    wrong.append(path)
-        return wrong
+        return [path for path in paths if is_wrong(path)]
 
     paths = iter(promises)
     batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
@@ -212,15 +214,9 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     return os.path.join(layout.data, *parts)
 
 
-def _refuse_places(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
+def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
     """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
-    does not exist yet (the journal of such a change would be rejected), or if two wheels contain
-    different files for the same place.
-
-    The file that uv unpacks last would win, and the other package would be broken. Files with the
-    same content are common, because packages of one namespace share its `__init__.py`.
-    """
-    first_promises: dict[str, Promise] = {}
+    does not exist yet: the journal of such a change would be rejected."""
     for path, place in coming.items():
         pythons_own = first_of_python(layout.prefix, [place])
         if pythons_own is not None:
@@ -229,38 +225,4 @@ def _refuse_places(coming: Mapping[str, str], promises: Promises, layout: Layout
                 f"Python: {pythons_own}",
                 hint="nothing was changed; leave that package out, or ask its authors for a "
                 "release without the file",
-            )
-        for promise in promises[path]:
-            first = first_promises.setdefault(place, promise)
-            is_same_list = first.record == promise.record
-            is_same_content = first.digest == promise.digest != ""
-            if not is_same_list and not is_same_content:
-                packages = sorted((_project_of(first.record), _project_of(promise.record)))
-                below_prefix = os.path.relpath(place, layout.prefix)
-                raise Blocked(
-                    f"{' and '.join(packages)} both bring {below_prefix}, with different content",
-                    hint="nothing was changed; leave one of them out, or install it into another "
-                    "environment: `--venv DIR`",
-                )
-
-
-def _refuse_taken_places(
-    coming: Mapping[str, str], promises: Promises, names: set[str], layout: Layout
-) -> None:
-    """Raise `Blocked` if an unpacked file would overwrite a different file of a package that
-    stays."""
-    leaving = files_of_all(names, layout)[1]
-    owners: dict[str, str] = {}
-    for package in distributions(layout):
-        if package.name not in names:
-            owners |= dict.fromkeys(files_listed(package, layout) - leaving, package.name)
-    for path, place in coming.items():
-        owner = owners.get(place)
-        # Two packages may contain the same file, such as an empty `__init__.py`.
-        if owner and os.path.isfile(place) and not cmp(path, place, shallow=False):
-            raise Blocked(
-                f"{_project_of(promises[path][0].record)} brings a file that {owner} has already: "
-                f"{place}",
-                hint="nothing was changed; uninstall the one that you do not need, or use another "
-                "environment: `--venv DIR`",
             )

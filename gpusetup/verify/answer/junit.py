@@ -9,29 +9,22 @@ from ..values import CRASHED, FAILED, SKIPPED, Report, Result
 from .render import measured, plain
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
-ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
+ELEMENT = {FAILED: "failure", CRASHED: "error"}
+"""Status -> the XML element of a result; one that passed has none."""
 
 
 def as_junit(report: Report) -> str:
     """The report as XML, with a suite for each device and a case for each check. Under `--strict`,
     a skipped check counts as a failure."""
-    root = Element("testsuites", attributes("gpusetup verify", report.results, report))
+    names = {**ELEMENT, SKIPPED: "failure" if report.strict else "skipped"}
+    root = Element("testsuites", attributes("gpusetup verify", report.results, names))
     # Keep the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         results = [result for result in report.results if result.device == device]
-        suite = SubElement(root, "testsuite", attributes(device, results, report))
+        suite = SubElement(root, "testsuite", attributes(device, results, names))
         # The schema allows a count of skipped tests on a suite, but not on the root element.
-        elements = [element_of(result, report) for result in results]
+        elements = [names.get(result.outcome.status, "") for result in results]
         suite.set("skipped", str(elements.count("skipped")))
-        # People who read the report later need to know what was tested.
-        properties = SubElement(suite, "properties")
-        facts = dict(report.facts)
-        for row in facts["devices"]:
-            if row["device"] == device:
-                facts["device"] = row["name"]
-        for name in ("torch", "cuda", "python", "device"):
-            if facts.get(name):
-                SubElement(properties, "property", {"name": name, "value": plain(facts[name])})
         for result, element in zip(results, elements):
             add_case(suite, result, element)
     # Put each element on its own line, for people who read the file.
@@ -42,9 +35,9 @@ def as_junit(report: Report) -> str:
     return HEAD + tostring(root, encoding="unicode")
 
 
-def attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
+def attributes(name: str, results: Sequence[Result], names: Dict[str, str]) -> Dict[str, str]:
     """The name of a suite and its counts of results. The root element gets the same attributes."""
-    elements = [element_of(result, report) for result in results]
+    elements = [names.get(result.outcome.status, "") for result in results]
     return {
         "name": plain(name),
         "time": f"{sum(result.seconds for result in results):.3f}",
@@ -74,11 +67,3 @@ def add_case(suite: Element, result: Result, element: str) -> None:
     hint = f"hint: {outcome.hint}" if outcome.hint else None
     lines = filter(None, (measured(result), result.means, hint))
     SubElement(case, element, message).text = plain("\n".join(lines), "\n")
-
-
-def element_of(result: Result, report: Report) -> str:
-    """The name of the XML element for a result; empty if the check passed."""
-    # Under `--strict` a skipped check counts as a failure.
-    if result.outcome.status == SKIPPED and report.strict:
-        return "failure"
-    return ELEMENT.get(result.outcome.status, "")

@@ -24,15 +24,13 @@ class Live:
         self.check_count = 0
         self.check_number = 0
 
-    def checks(self, name: str, device: str, most_seconds: float) -> None:
-        """Say that the next check begins, and how long it may take at most."""
+    def checks(self, name: str, device: str, silent_seconds: float) -> None:
+        """Say that the next check begins, and how long it may be silent before it is ended."""
         self.check_number += 1
         # The number of checks is known once the devices are known.
         total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
-        text = f"check {self.check_number}{total}: {name} on {device}"
-        if most_seconds < float("inf"):
-            text += f", at most {most_seconds:.0f} s"
-        self._draw(text)
+        limit = f"ended after {silent_seconds:.0f} s without an answer"
+        self._draw(f"check {self.check_number}{total}: {name} on {device}, {limit}")
 
     def _draw(self, text: str) -> None:
         if self.is_shown:

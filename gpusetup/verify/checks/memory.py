@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 
 from ..device.devices import GIB
-from ..host import available_bytes
-from ..judging.tolerance import holds, judged, numbers, same
+from ..judging.answers import whole_numbers
+from ..judging.tolerance import holds, judged, same
 from ..values import FAILED, PASSED, WRONG, Outcome, asked, kind
 
 MIB = 2**20
@@ -63,6 +64,35 @@ def amount(device: str) -> Tuple[int, str]:
     elif taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
         share, words = TESTED_SHARE_BESIDE_OTHERS, ", others work on this GPU"
     return int(free * share), f"{share:.0%} of what is free{words}"
+
+
+ASSUMED_BYTES = 2**29
+"""How many bytes we assume to be free if the system does not report it."""
+CGROUP = "/sys/fs/cgroup/memory."
+"""The start of the names of the files with a cgroup's memory limit (`max`) and use (`current`)."""
+
+
+def available_bytes() -> int:
+    """How many bytes of memory this process can still use on the host and in its cgroup."""
+    available = []
+    limit, use = number_in(f"{CGROUP}max"), number_in(f"{CGROUP}current")
+    # If there is no limit, the file contains "max".
+    if limit is not None and use is not None:
+        available.append(max(0, limit - use))
+    host_kibibytes = number_in("/proc/meminfo", r"MemAvailable:\s*(\d+)")
+    if host_kibibytes is not None:
+        available.append(host_kibibytes * 1024)
+    return min(available, default=ASSUMED_BYTES)
+
+
+def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
+    """The first number that `pattern` finds in a kernel file; None if there is none."""
+    try:
+        with open(path, encoding="ascii") as file:
+            match = re.search(pattern, file.read())
+    except OSError:
+        return None
+    return int(match.group(1)) if match else None
 
 
 def is_unified(device: str) -> bool:
@@ -138,16 +168,12 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
 
 
 def first_wrong_word(block: Any, written: Any) -> str:
-    """The first word of a block that differs from what was written, and which bits flipped."""
+    """The first word of a block that differs from what was written."""
     index = int((block != written).nonzero()[0])
     # Show both words as unsigned numbers.
     written_word, read_word = (int(words[index]) & (2**64 - 1) for words in (written, block))
-    turned = written_word ^ read_word
-    bits = [bit for bit in range(64) if turned >> bit & 1]
-    bits_in_words = f"bit {bits[0]}" if len(bits) == 1 else f"{len(bits)} bits"
     address = int(block.data_ptr()) + WORD_BYTES * index
-    words = f"wrote 0x{written_word:016x}, read 0x{read_word:016x}"
-    return f"at 0x{address:x} {bits_in_words} turned ({words})"
+    return f"at 0x{address:x}: wrote 0x{written_word:016x}, read 0x{read_word:016x}"
 
 
 FAR_TOO_MUCH = 2**58
@@ -188,7 +214,7 @@ def overdrawn(device: str, byte_count: int) -> Outcome:
         names_memory = any(words in answer for words in REFUSALS)
         is_refused = isinstance(problem, MemoryError) or names_memory
     # Use whole numbers, so that every bit of their product is known.
-    a, b = (numbers(torch, 64, 64, salt=salt).round() for salt in (1, 2))
+    a, b = (whole_numbers(64, 64, most=4, salt=salt).float() for salt in ("left", "right"))
     product = a.to(device) @ b.to(device)
     parts = [
         holds("too much memory", is_refused, answer),

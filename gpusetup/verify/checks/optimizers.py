@@ -17,11 +17,6 @@ OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("AdamW", {"lr": 0.01, "weight_decay": 0.1}),
     ("Adagrad", {"lr": 0.1}),
     ("RMSprop", {"lr": 0.01, "momentum": 0.5, "centered": True}),
-    ("Adadelta", {"lr": 1.0}),
-    ("Adamax", {"lr": 0.01}),
-    ("RAdam", {"lr": 0.01}),
-    ("ASGD", {"lr": 0.01}),
-    ("Rprop", {"lr": 0.01}),
 )
 FORMS = ("foreach", "fused", "capturable")
 SIZES = (1, 33, 1025, 70_003)

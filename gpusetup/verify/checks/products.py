@@ -9,9 +9,10 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
 
+from ..judging.answers import generator as seeded
 from ..judging.precision import amd_target, capability_of, has_bfloat16, read_precision
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, judged, same, source
+from ..judging.tolerance import Part, judged, same
 from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 
 Shape = Tuple[int, int, int]
@@ -34,10 +35,9 @@ SHAPES: Tuple[Shape, ...] = (
     *((256, 256, 256), (129, 257, 65), (2048, 33, 7), (8, 4096, 8), (1, 511, 129)),
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
 )
-LARGEST = {"cuda": (4096, 4096, 4096)}
-"""Kind of device -> the largest product, tested in addition to SHAPES."""
-LARGEST_ELSEWHERE = (2048, 2048, 2048)
-"""The largest product on other devices: Intel's and Apple's GPUs may have little memory."""
+LARGEST, LARGEST_ELSEWHERE = (4096, 4096, 4096), (2048, 2048, 2048)
+"""The largest product, in addition to SHAPES, on CUDA and on other devices: Intel's and Apple's
+GPUs may have little memory."""
 Product = Callable[[Any, Any], Any]
 
 
@@ -71,7 +71,7 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
         shapes = SHAPES
         # In formats other than float32, a CPU takes up to thirty times as long.
         if kind(device) != "cpu" or name == "float32":
-            shapes = (*SHAPES, LARGEST.get(kind(device), LARGEST_ELSEWHERE))
+            shapes = (*SHAPES, LARGEST if kind(device) == "cuda" else LARGEST_ELSEWHERE)
     try:
         parts = list(multiplied(device, name, shapes))
         # If a format has few enough numbers, read and write each of them.
@@ -93,8 +93,7 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
     setting = ""
     if name == "float32" and permitted.name != "ieee":
         setting = f", {permitted.name} by {permitted.because}"
-    hint = WRONG_ELSEWHERE if kind(device) in OTHER_ACCELERATORS else WRONG
-    return judged(parts, f"whole numbers, every element{setting}", hint)
+    return judged(parts, f"whole numbers, every element{setting}", WRONG)
 
 
 float64 = partial(of_format, "float64")
@@ -103,15 +102,9 @@ float16 = partial(of_format, "float16")
 bfloat16 = partial(of_format, "bfloat16")
 WRONG = (
     "`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*). If there is "
-    "none, the device computes wrong numbers: run the check again, then look for Xid and ECC in "
-    "`dmesg`"
+    "none, the device computes wrong numbers: run the check again, look for Xid and ECC in `dmesg` "
+    "(NVIDIA), and try another release of torch or of the driver"
 )
-WRONG_ELSEWHERE = (
-    "the device computes wrong numbers: run the check again, then try another release of torch or "
-    "an update of the system, which brings the driver"
-)
-"""The hint for Intel's and Apple's GPUs, because Xid errors and NVIDIA's variables do not exist
-there."""
 
 
 def multiplied(
@@ -126,7 +119,7 @@ def multiplied(
     # For float32, the user's setting decides to which format the factors are rounded.
     greatest = GREATEST[read_precision(torch, device).name if name == "float32" else name]
     for rows, inner, columns in shapes:
-        generator = source(torch, inner)
+        generator = seeded(f"product {rows} {inner} {columns}")
         left = torch.randint(-greatest[0], greatest[0] + 1, (rows, inner), generator=generator)
         # Each column of the right factor has at most ONES numbers other than zero.
         places = torch.randint(0, inner, (ONES, columns), generator=generator)
@@ -184,20 +177,18 @@ def float8(device: str) -> Outcome:
     for name in CODED:
         if "float8" in name:
             parts += codes_are_exact(device, name)
+    against = "the definition"
     capability = capability_of(torch, device)
-    if amd_target(torch, device):
-        return judged(parts, "the definition (AMD's GPUs multiply other 8-bit formats, or none)")
-    # A CPU cannot multiply 8-bit formats.
-    if capability is None or capability < FLOAT8_FROM:
-        return judged(parts, "the definition (products need compute capability 8.9)")
-    try:
-        shapes = ((64, 64, 64), (48, 512, 32))
-        parts += multiplied(device, "float8_e4m3fn", shapes, scaled_product)
-    except RuntimeError as problem:
-        if not refuses(problem):
-            raise
-        return judged(parts, "the definition (this torch has no products for this device)")
-    return judged(parts, "the definition and float64")
+    # A CPU multiplies no 8-bit formats, and AMD's GPUs multiply others.
+    if capability and capability >= FLOAT8_FROM and not amd_target(torch, device):
+        try:
+            shapes = ((64, 64, 64), (48, 512, 32))
+            parts += multiplied(device, "float8_e4m3fn", shapes, scaled_product)
+            against = "the definition and whole numbers"
+        except RuntimeError as problem:
+            if not refuses(problem):
+                raise
+    return judged(parts, against)
 
 
 def scaled_product(left: Any, right: Any) -> Any:

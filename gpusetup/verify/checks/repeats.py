@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, Optional
 
 import torch
 
-from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, SLOW, WRONG, Outcome, asked, kind
+from ..judging.answers import normal
+from ..values import FAILED, PASSED, SLOW, WRONG, Outcome, kind
 from .speed import measured
 
 SECONDS = 4.0
@@ -23,10 +23,6 @@ WAIT_SECONDS = 60.0
 SLOWEST_SECONDS = 0.2
 """A task takes a few milliseconds on two CPU cores, and less on a GPU. One that takes so long at
 best waits for something, or is compiled anew at each launch."""
-ADVICE = (
-    "look for ECC and Xid in `dmesg`; undo overclocking; watch temperature and power with "
-    "`gpusetup monitor`, and test the memory (`--level stress`)"
-)
 SLOWLY = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
@@ -34,14 +30,14 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     """The products, reductions and copies. None adds in an order that may change from call to call,
     as atomic additions do."""
     functional = torch.nn.functional
-    a = numbers(torch, 255, 513, salt=140).to(device)
-    b = numbers(torch, 513, 257, salt=141).to(device)
+    a = normal(device, 255, 513, salt="repeats a")
+    b = normal(device, 513, 257, salt="repeats b")
     left, right = a.bfloat16(), b.bfloat16()
-    batch = numbers(torch, 17, 33, 65, salt=142).to(device)
-    bias = numbers(torch, 257, salt=145).to(device)
-    row = numbers(torch, 300_007, salt=143).to(device)
-    images = numbers(torch, 2, 8, 33, 31, salt=144).to(device)
-    kernel = numbers(torch, 8, 8, 3, 3, salt=146).to(device)
+    batch = normal(device, 17, 33, 65, salt="repeats batch")
+    bias = normal(device, 257, salt="repeats bias")
+    row = normal(device, 300_007, salt="repeats row")
+    images = normal(device, 2, 8, 33, 31, salt="repeats images")
+    kernel = normal(device, 8, 8, 3, 3, salt="repeats kernel")
     words = torch.arange(300_007, device=device) * 7 % 300_007
 
     def gradient_of_convolution() -> Any:
@@ -49,10 +45,6 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
             weights = kernel.clone().requires_grad_()
             functional.conv2d(images, weights).square().sum().backward()
         return weights.grad
-
-    def numbers_of_a_seed() -> Any:
-        generator = torch.Generator(device).manual_seed(asked().seed % 2**63)
-        return torch.rand(row.shape, device=device, generator=generator)
 
     made: Dict[str, Callable[[], Any]] = {
         "product": lambda: a @ b,
@@ -66,7 +58,6 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
         "function": lambda: functional.gelu(row.exp()),
         "convolution": lambda: functional.conv2d(images, kernel),
         "gradient of a convolution": gradient_of_convolution,
-        "random numbers of a seed": numbers_of_a_seed,
         "copy": lambda: row.clone(),
         "copy of columns": lambda: a.t().contiguous(),
         "copy in 16 bits": lambda: row.bfloat16(),
@@ -149,7 +140,7 @@ def repeats(device: str) -> Outcome:
     if loop.problem:
         raise loop.problem
     if loop.difference:
-        return Outcome(FAILED, loop.difference, hint=ADVICE, problem=WRONG)
+        return Outcome(FAILED, loop.difference, problem=WRONG)
     slowest, seconds = max(loop.seconds.items(), key=lambda pair: pair[1])
     if seconds > SLOWEST_SECONDS:
         detail = f"{slowest} takes {seconds:.2f} s at best"

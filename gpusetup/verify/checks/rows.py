@@ -94,10 +94,7 @@ STANDARD: Tuple[Check, ...] = (
     ),
     device_check("float16", "products", "float16 products of whole numbers are exact", on=EVERY),
     device_check("bfloat16", "products", "bfloat16 products of whole numbers are exact", on=EVERY),
-    device_check(
-        *("float8", "products", "both 8-bit formats are read, written, rounded and multiplied"),
-        "models quantized to 8-bit floating point would be wrong",
-    ),
+    device_check("float8", "products", "both 8-bit formats are read, rounded and multiplied"),
     device_check(
         *("grad-scaler", "training", "one infinity or NaN in a gradient makes the scaler skip"),
         "float16 training would end in NaN",
@@ -139,7 +136,6 @@ STANDARD: Tuple[Check, ...] = (
         "the GPU could not be compared with the CPU",
         on=GPU,
         then=SLOW,
-        alone=True,
     ),
     device_check(
         *("compile", "programs:compiled", "`torch.compile` builds a kernel that computes right"),
@@ -170,17 +166,10 @@ KNOWN: Tuple[Check, ...] = (
     known("rounding", "arithmetic", "16-bit products are rounded to the nearest number"),
     known("batches", "arithmetic", "products in batches, with vectors and biases are exact"),
     known("sums", "arithmetic", "sums, means, norms and running sums are exact", TRAINED),
-    known("pointwise", "arithmetic", "functions, quotients and comparisons are right"),
-    known("linalg", "arithmetic", "solving and decomposing matrices (cuSOLVER) is right"),
-    known(
-        *("images", "layers", "convolutions (cuDNN) and pools are right, with their gradients"),
-        "models of images would compute wrong numbers",
-    ),
+    known("pointwise", "arithmetic", "exponentials, roots and activations are right"),
+    known("images", "layers", "convolutions (cuDNN) and pools are right, with their gradients"),
     known("norms", "layers", "layer, RMS, group and batch norms are right, and include eps"),
-    known(
-        *("softmax", "layers", "softmax and cross-entropy of up to 70,001 classes are right"),
-        "losses and gradients of every classifier and language model would be wrong",
-    ),
+    known("softmax", "layers", "softmax and cross-entropy of up to 70,001 classes are right"),
     known(
         *("masks", "layers", "attention by each backend uses the keys that its mask allows"),
         "transformers would see padding, or tokens that are still to come",
@@ -190,24 +179,12 @@ KNOWN: Tuple[Check, ...] = (
         *("dropout", "layers", "dropout drops every lane and position equally often"),
         "models would train with units that are never dropped",
     ),
+    known("ordering", "places", "sorts, topk, argmax and permutations are right, even with ties"),
+    known("indexing", "places", "elements are read, written and added at the right places"),
+    known("strides", "places", "copies, casts and slices in several memory layouts are complete"),
+    known("large-tensor", "places", "elements past 2**31 are read and written where they are"),
     known(
-        *("ordering", "places", "sorts, topk, argmax and searches are right, even with ties"),
-        "sampling, beam search and metrics would be wrong",
-    ),
-    known(
-        *("indexing", "places", "elements are read, written and added at the right places"),
-        "embeddings, gathers and scatters would read or write other elements",
-    ),
-    known(
-        *("strides", "places", "copies, casts and slices in several memory layouts are complete"),
-        "data would change wherever a program transposes, slices or converts a tensor",
-    ),
-    known(
-        *("large-tensor", "places", "elements past 2**31 are read and written where they are"),
-        "large tables and batches would be read and written in the wrong places",
-    ),
-    known(
-        *("optimizer-steps", "optimizers", "ten optimizers make the same steps in each form"),
+        *("optimizer-steps", "optimizers", "five optimizers make the same steps in each form"),
         "training would take wrong steps",
         then="use `foreach=False, fused=False` until another build of torch is installed",
         scratch=True,
@@ -230,7 +207,7 @@ PROGRAMS: Tuple[Check, ...] = (
     device_check(
         *("repeats", "repeats", "the same work gives the same bits, on several threads at once"),
         "results would be wrong now and then, which no single test shows",
-        then=CARD,
+        then=f"undo overclocking, watch temperature and power with `gpusetup monitor`; {CARD}",
         environment=FIXED_WORKSPACE,
     ),
 )
@@ -301,7 +278,6 @@ CENSUS: Tuple[Check, ...] = (
         "this platform differs from the CPU in these operators",
         on=EVERY,
         needs=("properties",),
-        samples_seconds=7200.0,
         then="compare with torch's own tests: `python test/test_ops.py -k compare_cpu`",
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any, Callable, Tuple
 import torch
 
 from ..device.gpus import least
-from ..judging.tolerance import numbers
+from ..judging.answers import normal
 from ..values import FAILED, PASSED, SLOW, Outcome, figure, kind
 
 ROUNDS = 7
@@ -43,8 +43,7 @@ speed_half = functools.partial(speed, name="float16", check="speed-half")
 def product_rate(device: str, name: str, size: int = 0) -> float:
     """The speed of square matrix products in a number format, in TFLOP/s."""
     size = size or PRODUCT_SIZES[kind(device)]
-    dtype = getattr(torch, name)
-    a, b = (numbers(torch, size, size, salt=salt).to(dtype).to(device) for salt in (111, 112))
+    a, b = (normal(device, size, size, salt=f"speed {side}", name=name) for side in "ab")
     product = torch.empty_like(a)
     return measured(device, lambda: torch.mm(a, b, out=product), 2 * size**3 / 1e12)
 

@@ -11,7 +11,7 @@ import torch
 from ..device.gpus import gpu_uuid, least
 from ..device.importing import first_line
 from ..device.watching import watched
-from ..judging.tolerance import numbers
+from ..judging.answers import normal
 from ..values import FAILED, PASSED, SLOW, UNABLE, WRONG, Outcome, asked, kind
 
 SIZES = {"cpu": 1024, "cuda": 8192}
@@ -101,8 +101,8 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
 def square_product(device: str) -> Tuple[Callable[[], Any], float]:
     """A product that loads the device (with a GPU's tensor cores), and its number of operations."""
     size = SIZES[kind(device)]
-    dtype = torch.float16 if kind(device) == "cuda" else torch.float32
-    a, b = (numbers(torch, size, size, salt=salt).to(device, dtype) for salt in (1, 2))
+    name = "float16" if kind(device) == "cuda" else "float32"
+    a, b = (normal(device, size, size, salt=f"load {side}", name=name) for side in "ab")
     return lambda: a @ b, 2.0 * size**3
 
 

@@ -7,8 +7,9 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from ..judging.answers import generator, normal
 from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
-from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
+from ..judging.tolerance import Part, agree, holds, judged, same
 from ..values import PASSED, SKIPPED, Outcome, asked, kind
 
 STEPS = 12
@@ -110,7 +111,7 @@ def grad_scaler(device: str) -> Outcome:
 
 def noticed_overflows(device: str) -> Iterator[Part]:
     """One infinity or NaN at any position of any gradient halves the scale; else it stays."""
-    gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
+    gradients = [normal("cpu", size, salt=f"gradient {size}") for size in SPOILT]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
     # A scaler creates its scale when it is first used.
@@ -169,7 +170,8 @@ def language_model(device: str) -> Outcome:
     """Train a small transformer, and compare its parameters with those of a training in float64 on
     the CPU. Each of four steps accumulates two batches, clips the gradients, and uses momentum."""
     # Both training runs start from the same parameters.
-    model, words = transformer(), torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
+    model = transformer()
+    words = torch.randint(0, WORDS, (8, LENGTH), generator=generator("words"))
     exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
     moves = moves_of_training(model.to(device), words.to(device))
     # The eight batches of the four steps give eight gradients, each with the error of one pass.

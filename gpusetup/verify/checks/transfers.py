@@ -8,7 +8,8 @@ from typing import Any, List
 
 import torch
 
-from ..judging.tolerance import Part, holds, judged, same, source
+from ..judging.answers import generator
+from ..judging.tolerance import Part, holds, judged, same
 from ..values import PASSED, Outcome
 from .speed import SLOWEST_COPY, least_rate, measured, rated
 
@@ -30,7 +31,7 @@ def copy_within(device: str) -> Outcome:
 
 def copied(device: str, start: str, end: str) -> Outcome:
     """Every byte of a copy arrives; the bandwidth of the best round is measured."""
-    sent = random_bits(salt=110)
+    sent = random_bits(salt="copied")
     given, target = sent.to(start), torch.zeros_like(sent, device=end)
     rate = measured(device, lambda: target.copy_(given), COPY_BYTES / GB)
     part = same(f"{start} to {end}", target, sent)
@@ -44,15 +45,15 @@ def copied(device: str, start: str, end: str) -> Outcome:
     return rated(detail, rate, (lowest, "GB/s"))
 
 
-def random_bits(salt: int, most: int = 2**31) -> Any:
+def random_bits(salt: str, most: int = 2**31) -> Any:
     """COPY_BYTES of random int32 numbers between 0 and `most` (exclusive)."""
-    return torch.randint(0, most, (COPY_BYTES // 4,), generator=source(torch, salt)).int()
+    return torch.randint(0, most, (COPY_BYTES // 4,), generator=generator(salt)).int()
 
 
 def pinned(device: str) -> Outcome:
     """Asynchronous copies from and to page-locked memory arrive complete before they are used."""
     # Stay below half of the int32 range, because the device doubles the numbers.
-    sent = random_bits(salt=112, most=2**30)
+    sent = random_bits(salt="pinned", most=2**30)
     locked = sent.pin_memory()
     on_device = locked.to(device, non_blocking=True)
     returned = torch.empty_like(sent).pin_memory()

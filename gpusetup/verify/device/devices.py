@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from ..values import FAILED, OTHER_ACCELERATORS, PASSED, WRONG, Outcome, Row, WrongQuestion, kind
-from .accelerators import accelerator_of, accelerator_row, accelerators_detected
 from .gpus import gpu_uuid
 from .importing import arch_list, cuda_build, first_line
 
@@ -16,40 +15,79 @@ NOT_DETECTED = "GPU not detected!"
 HIDES_ALL = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that hide all GPUs."""
 GIB = 2**30
-ANOTHER_BUILD = (
-    "`gpusetup doctor` says whether there is an NVIDIA GPU; `gpusetup install` installs the build "
-    "that fits; `--device cpu` tests this build on the CPU"
-)
+
+
+BACKENDS: Dict[str, Tuple[str, str, str, str]] = {
+    "cuda": (
+        "is a CPU build",
+        "`gpusetup doctor` says whether there is an NVIDIA GPU; `gpusetup install` installs the "
+        "build that fits; `--device cpu` tests this build on the CPU",
+        "the CUDA driver answers, but lists no device",
+        ASK_DOCTOR,
+    ),
+    "xpu": (
+        "is not built for Intel's GPUs",
+        "`gpusetup install --backend xpu` installs the build for Intel's GPUs",
+        "torch finds no GPU from Intel",
+        "`gpusetup doctor` shows whether Intel's driver is loaded and your user may use the GPU",
+    ),
+    "mps": (
+        "is not built for Apple's GPUs",
+        "torch's wheels for Macs with Apple's processors have it; a Mac with Intel's has no MPS",
+        "torch finds no GPU from Apple",
+        "MPS needs macOS 12.3 or later (torch 2.13 needs macOS 14), and no virtual machine",
+    ),
+}
+"""torch's name for a kind of GPU (`cuda` for AMD's too) -> what torch is if it was not built for
+them, and what to do then; what is wrong if it was, but finds none, and what to do then."""
+
+
+def count_of(torch: Any, backend: str) -> Optional[int]:
+    """How many GPUs of a kind torch sees; None if it was not built for them. torch raises many
+    types of errors if the driver does not work."""
+    if backend == "mps":
+        mps = getattr(torch.backends, "mps", None)
+        return int(mps.is_available()) if mps and mps.is_built() else None
+    if backend == "xpu":
+        if getattr(torch.version, "xpu", None) is None:
+            return None
+        return int(torch.xpu.device_count()) if torch.xpu.is_available() else 0
+    if not cuda_build(torch):
+        return None
+    # Before `init`, torch would ask NVML, which also counts GPUs that CUDA cannot use (MIG).
+    torch.cuda.init()
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
 def gpus_detected(wanted_device: str) -> Outcome:
-    """Check that torch sees a GPU of the requested kind."""
+    """Check that torch sees a GPU of the requested kind; for `auto`, of the kind that torch was
+    built for."""
     import torch
 
-    accelerator = accelerator_of(torch, wanted_device)
-    if accelerator:
-        return accelerators_detected(torch, accelerator)
-    if not cuda_build(torch):
-        return no_gpu(f"torch {torch.__version__} is a CPU build", ANOTHER_BUILD)
+    backend = kind(wanted_device)
+    if backend == "auto":
+        others = () if cuda_build(torch) else OTHER_ACCELERATORS
+        backend = next((name for name in others if count_of(torch, name)), "cuda")
+    not_built, other_build, reason, hint = BACKENDS[backend]
     count = 0
-    reason = "the CUDA driver answers, but lists no device"
-    # torch raises RuntimeError, AssertionError or its own error types.
     try:
-        torch.cuda.init()
-        # Before `init`, torch would ask NVML, which also counts GPUs that CUDA cannot use (MIG).
-        if torch.cuda.is_available():
-            count = int(torch.cuda.device_count())
+        found = count_of(torch, backend)
+        if found is None:
+            return no_gpu(f"torch {torch.__version__} {not_built}", other_build)
+        count = found
     except Exception as problem:
         reason = first_line(problem)
     if count:
-        facts = {"available": True, "gpus": count, "seen": [f"cuda:{n}" for n in range(count)]}
+        seen = ["mps"] if backend == "mps" else [f"{backend}:{index}" for index in range(count)]
+        facts = {"available": backend == "cuda", "gpus": count, "seen": seen}
         return Outcome(PASSED, f"torch sees {gpus_in_words(count)}", facts=facts)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     driver_is_well = "No CUDA GPUs are available" in reason
-    if visible is not None and (visible.strip() in HIDES_ALL or driver_is_well):
+    hides_all = visible is not None and (visible.strip() in HIDES_ALL or driver_is_well)
+    if backend == "cuda" and hides_all:
         reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
         return no_gpu(reason, "`unset CUDA_VISIBLE_DEVICES`")
-    return no_gpu(reason, ASK_DOCTOR)
+    return no_gpu(reason, hint)
 
 
 def no_gpu(reason: str, hint: str) -> Outcome:
@@ -105,8 +143,15 @@ def properties(device: str) -> Outcome:
 
 def row_of(torch: Any, device: str) -> Row:
     """A device's fields in the report."""
-    if kind(device) in OTHER_ACCELERATORS:
-        return accelerator_row(torch, device)
+    if device == "mps":
+        # Older releases of torch do not report how much memory the GPU may use.
+        limit_of = getattr(torch.mps, "recommended_max_memory", None)
+        memory = int(limit_of()) if limit_of else None
+        return {"device": device, "name": "Apple GPU", "memory_total_bytes": memory}
+    if kind(device) == "xpu":
+        gpu = torch.xpu.get_device_properties(device)
+        memory = int(gpu.total_memory)
+        return {"device": device, "name": str(gpu.name), "memory_total_bytes": memory}
     if kind(device) == "cuda":
         gpu = torch.cuda.get_device_properties(device)
         return {

@@ -4,10 +4,8 @@ same formula in float64 on the CPU. The error that is allowed follows from the n
 from __future__ import annotations
 
 import contextlib
-import math
 import random
-from fractions import Fraction
-from typing import Any, Callable, Iterator, List, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 import torch
 
@@ -16,14 +14,10 @@ from .precision import has_bfloat16
 from .refusals import refuses
 from .tolerance import ROUNDOFF, Part, agree, holds, judged, real_numbers
 
-Question = Callable[[str], Iterator[Part]]
-"""Takes a device, and yields one comparison after the other."""
-Expected = Union[Sequence[float], Any]
-"""The known numbers: a flat list, or a tensor on the CPU."""
 
-
-def answered(against: str, *questions: Question) -> Callable[[str], Outcome]:
-    """A check of all questions. What this device or torch does not support is left out."""
+def answered(against: str, *questions: Callable[[str], Iterator[Part]]) -> Callable[[str], Outcome]:
+    """A check of all questions, each of which takes a device and yields comparisons. What this
+    device or torch does not support is left out."""
 
     def run(device: str) -> Outcome:
         parts: List[Part] = []
@@ -78,15 +72,19 @@ def format_of(name: str) -> Any:
     return torch.float64 if asked().in_float64 and dtype.is_floating_point else dtype
 
 
-def dice(salt: str) -> random.Random:
-    """Python's random generator, seeded with the seed of this run and `salt`."""
-    return random.Random(f"{asked().seed} {salt}")
+def generator(salt: str) -> Any:
+    """A generator of random numbers on the CPU, seeded with the seed of this run and `salt`."""
+    return torch.Generator().manual_seed(random.Random(f"{asked().seed} {salt}").getrandbits(62))
 
 
-def whole_numbers(count: int, most: int, salt: str) -> List[int]:
-    """Random whole numbers from -most to most."""
-    draw = dice(salt)
-    return [draw.randint(-most, most) for _ in range(count)]
+def normal(device: str, *shape: int, salt: str, name: str = "float32") -> Any:
+    """Normally distributed numbers, rounded to a format; the same on every device."""
+    return torch.randn(shape, generator=generator(salt)).to(format_of(name)).to(device)
+
+
+def whole_numbers(*shape: int, most: int, salt: str) -> Any:
+    """Random whole numbers from -most to most, in float64 on the CPU."""
+    return torch.randint(-most, most + 1, shape, generator=generator(salt)).double()
 
 
 def tensor(values: Sequence[float], device: str, *shape: int, name: str = "float32") -> Any:
@@ -95,62 +93,29 @@ def tensor(values: Sequence[float], device: str, *shape: int, name: str = "float
     return flat.reshape(shape or (-1,)).to(device)
 
 
-def normal(device: str, *shape: int, salt: str, name: str = "float32") -> Any:
-    """Normally distributed numbers, rounded to a format; the same on every device."""
-    generator = torch.Generator().manual_seed(dice(salt).getrandbits(62))
-    drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return drawn.to(format_of(name)).to(device)
-
-
 def exact(*tensors: Any) -> List[Any]:
     """Copies of the tensors in float64 on the CPU that record gradients."""
     return [x.detach().cpu().double().requires_grad_() for x in tensors]
 
 
-def flat(numbers: Expected) -> Any:
-    """The numbers in float64 on the CPU, without a shape. NaN stays NaN."""
-    if not isinstance(numbers, torch.Tensor):
-        numbers = torch.tensor(numbers, dtype=torch.float64)
-    return real_numbers(torch, numbers).reshape(-1)
-
-
-def exactly(label: str, computed: Any, known: Expected) -> Part:
+def exactly(label: str, computed: Any, known: Any) -> Part:
     """Every number must be the known one."""
-    return agree(label, flat(computed), flat(known), 0.0)
+    return agree(label, computed, known, 0.0)
 
 
-def relatively(label: str, computed: Any, known: Expected, error: float) -> Part:
+def relatively(label: str, computed: Any, known: Any, error: float) -> Part:
     """Each number may be off by `error` times its own size."""
-    right = flat(known)
     # Numbers that a kernel may flush to zero are far below any result here.
-    return agree(label, flat(computed), right, error * right.abs() + 1e-38)
+    return agree(label, computed, known, error * real_numbers(known).abs() + 1e-38)
 
 
-def closely(label: str, computed: Any, known: Expected, roundings: float, name: str) -> Part:
+def closely(label: str, computed: Any, known: Any, roundings: float, name: str) -> Part:
     """Each number may be off by so many roundings of a number as large as the largest result."""
-    right = flat(known)
+    right = real_numbers(known)
     if not bool(right.isfinite().all()):
         return holds(label, False, "the expected result is not finite")
     size = float(right.abs().max()) if right.numel() else 0.0
     # If the answer is in float64, the known one has rounding errors of the same size: both add up,
     # and twice their sum leaves room, because no more exact answer is known.
     roundings *= 4 if name == "float64" else 1
-    return agree(label, flat(computed), right, roundings * ROUNDOFF[name] * size)
-
-
-def rounded(whole: int, name: str) -> int:
-    """The number of a format that is nearest to a whole number; ties go to the even one.
-
-    >>> rounded(257, "bfloat16"), rounded(259, "bfloat16"), rounded(-257, "bfloat16")
-    (256, 260, -256)
-    """
-    significant_bits = -int(math.log2(ROUNDOFF[name]))
-    unit = 1 << max(0, abs(whole).bit_length() - significant_bits)
-    return round(Fraction(whole, unit)) * unit
-
-
-def product(a: Sequence[int], b: Sequence[int], rows: int, inner: int, columns: int) -> List[int]:
-    """The product of two matrices of whole numbers, row by row."""
-    rows_of_a = [a[row * inner : (row + 1) * inner] for row in range(rows)]
-    columns_of_b = [b[column::columns] for column in range(columns)]
-    return [sum(map(int.__mul__, row, column)) for row in rows_of_a for column in columns_of_b]
+    return agree(label, computed, right, roundings * ROUNDOFF[name] * size)

@@ -26,9 +26,6 @@ _VERSION = re.compile(
     r"v?(\d+(?:\.\d+)*?)(?:\.0)*"
     r"((?:[-._]?(?:alpha|beta|preview|post|dev|pre|rc|a|b|c)[-._]?\d*)*)(?:\+([a-z0-9._-]+))?\Z"
 )
-BEFORE, FINAL, AFTER = range(3)
-"""The stages of a version, in order: before the release (`2.6.0a0`, `2.6.0.dev20250101`), the
-release itself (`2.6.0`), and after it (`2.6.0.post1`)."""
 
 
 class Expectation(NamedTuple):
@@ -45,7 +42,8 @@ class Version(NamedTuple):
     """A version that can be compared. Trailing zeros in the release do not count."""
 
     release: Tuple[int, ...]
-    stage: int
+    is_released: bool
+    """False for a version before its release (`2.6.0a0`, `2.6.0.dev20250101`)."""
     local: str = ""
     """The part after `+`, such as `cu124`. It is only compared if the expectation has one."""
 
@@ -54,7 +52,7 @@ def read_version(text: str) -> Any:
     """The version in a comparable form. For a pattern such as `2.5.*`, returns the list of
     leading numbers. Raises ValueError for other text.
 
-    >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
+    >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") == read_version("2.6.0.post300")
     True
     """
     # A pattern matches many versions, so it cannot become a Version.
@@ -64,11 +62,9 @@ def read_version(text: str) -> Any:
     if match is None:
         raise ValueError(text)
     release, suffix, local = match.groups("")
-    stage = FINAL
-    if suffix:
-        stage = AFTER if suffix.lstrip("-._").startswith("post") else BEFORE
-    numbers = tuple(int(number) for number in release.split("."))
-    return Version(numbers, stage, local)
+    # conda-forge's builds are called `2.1.0.post300`.
+    is_released = not suffix or "post" in suffix
+    return Version(tuple(map(int, release.split("."))), is_released, local)
 
 
 def read_capability(text: str) -> Tuple[int, int]:
@@ -102,52 +98,43 @@ class ExpectedName(NamedTuple):
     read: Callable[[str], Any]
     """Converts the text of a value into a comparable value. Raises ValueError for other text."""
     example: str
-    needs: Tuple[str, ...]
-    """The checks that must run to find the actual value."""
     of: Callable[[Row], List[Any]]
     """The actual values as text, some ending with ` on DEVICE`. Empty if unknown."""
+    needs: Tuple[str, ...] = ("import",)
+    """The checks that must run to find the actual value."""
 
 
 def of_devices(facts: Row, text: Callable[[Row], str]) -> List[str]:
     return [f"{text(row)} on {row['device']}" for row in facts["devices"]]
 
 
-# The checks that must run to find the build, the number of GPUs, and the properties of each GPU.
-BUILD = ("import",)
-SEEN = (*BUILD, "gpu")
-ASKED = (*SEEN, "properties")
+OF_GPUS = ("import", "gpu", "properties")
 NAMES: Dict[str, ExpectedName] = {
-    "gpus": ExpectedName(read_number, "gpus>=2", SEEN, lambda facts: [str(facts.get("gpus", 0))]),
-    "torch": ExpectedName(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
-    "cuda": ExpectedName(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
+    "gpus": ExpectedName(
+        read_number, "gpus>=2", lambda facts: [str(facts.get("gpus", 0))], ("import", "gpu")
+    ),
+    "torch": ExpectedName(read_version, "torch==2.5.*", lambda facts: [facts.get("torch")]),
+    "cuda": ExpectedName(read_version, "cuda==12.4", lambda facts: [facts.get("cuda")]),
     "memory_gib": ExpectedName(
-        read_number,
-        "memory_gib>=3.5",
-        ASKED,
+        *(read_number, "memory_gib>=3.5"),
         lambda facts: of_devices(facts, lambda row: f"{row['memory_total_bytes'] / 2**30:.2f}"),
+        OF_GPUS,
     ),
     "capability": ExpectedName(
-        read_capability,
-        "capability>=8.0",
-        ASKED,
+        *(read_capability, "capability>=8.0"),
         lambda facts: of_devices(facts, lambda row: str(row["compute_capability"])),
+        OF_GPUS,
     ),
     # Compiled kernels, not only PTX.
     "arch": ExpectedName(
-        read_capability,
-        "arch>=8.6",
-        BUILD,
+        *(read_capability, "arch>=8.6"),
         lambda facts: [name for name in facts.get("arch", ()) if name.startswith("sm_")],
     ),
 }
-OF_CUDA_BUILDS = ("cuda", "arch")
-"""The names of which a CPU build has no value: the CUDA version and the GPU kernels."""
 INSTALL_CUDA_BUILD = (
     "`gpusetup install` replaces the CPU build; on a machine without the GPU, add "
     "`--gpu NAME --driver VERSION`"
 )
-ANY_SUFFICES = ("arch",)
-"""The names for which it is enough if one value meets the expectation (except with `!=`)."""
 
 
 def parse(text: str) -> Expectation:
@@ -181,13 +168,14 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
     text, name = expectation.text, expectation.name
     values = [value for value in NAMES[name].of(facts) if value]
     if not values:
-        reason, hint = "its value is unknown", None
-        if name in OF_CUDA_BUILDS:
+        # A CPU build has no CUDA version and no GPU kernels.
+        if name in ("cuda", "arch"):
             reason = f"torch {facts.get('torch')} was built without CUDA"
-            hint = INSTALL_CUDA_BUILD
-        return Outcome(FAILED, f"{text}: {reason}", hint=hint, problem=UNEXPECTED)
+            return Outcome(FAILED, f"{text}: {reason}", hint=INSTALL_CUDA_BUILD, problem=UNEXPECTED)
+        return Outcome(FAILED, f"{text}: its value is unknown", problem=UNEXPECTED)
     wrong = [value for value in values if not is_as_expected(expectation, value)]
-    one_suffices = name in ANY_SUFFICES and expectation.operator != "!="
+    # A build contains many kernels, and one that meets the expectation is enough.
+    one_suffices = name == "arch" and expectation.operator != "!="
     if not wrong or (one_suffices and len(wrong) < len(values)):
         return Outcome(PASSED, f"{text}: {', '.join(values)}")
     return Outcome(FAILED, f"{text}: found {', '.join(wrong)}", problem=UNEXPECTED)
