@@ -252,8 +252,13 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
-    titled = (Alternative(title=KEPT, commands=()),) if changes_a_variable else ()
-    return replace(fix, alternatives=(*titled, *fix.alternatives))
+    if not changes_a_variable:
+        return fix
+    where = PROFILES.get(context.os.family or "", "~/.bashrc")
+    kept = (
+        f"to keep the change for longer than this shell, make it in {where}, then open a new shell"
+    )
+    return replace(fix, alternatives=(Alternative(title=kept, commands=()), *fix.alternatives))
 
 
 def _in_cells(block: Alternative) -> Alternative | None:
@@ -282,10 +287,11 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
 
 
 CHANGES_A_VARIABLE = r"export |unset |\$env:|Remove-Item Env:"
-KEPT = (
-    "to keep the change for longer than this shell, make it in ~/.bashrc (on Windows, in System, "
-    "Environment Variables), then open a new shell"
-)
+PROFILES = {
+    "macos": "~/.zshrc",
+    "windows": "the Windows settings (System, Environment Variables)",
+}
+"""Where a system keeps the variables of a shell; Linux keeps them in ~/.bashrc."""
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
