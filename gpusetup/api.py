@@ -109,12 +109,6 @@ def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
     functions above have the names of the command's options."""
     from gpusetup.commands.calling import answered
 
-    document = answered(name, values, _log)
+    document = answered(name, values)
     assert isinstance(document, kind), f"{name} answered {type(document).__name__}"
     return document
-
-
-def _log(text: str) -> None:
-    import logging
-
-    logging.getLogger("gpusetup").info("%s", text)

@@ -13,14 +13,12 @@ from typing import Literal
 from gpusetup.accelerators.makers import identified, is_judged
 from gpusetup.catalog.gpus import (
     GpuRow,
-    one_capability,
     one_memory,
     rows_or_none,
     shares_memory,
     tokens,
 )
 from gpusetup.catalog.kernels import release
-from gpusetup.errors import UsageError
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, Torch
@@ -78,8 +76,7 @@ class Retired(Frozen):
 
 
 class FirstDriver(Frozen):
-    """The first driver that supports an architecture, or a product that needs a later driver than
-    its architecture.
+    """The first driver that supports an architecture.
 
     A bare branch (`570`) means every driver of that branch, on Windows too.
     """
@@ -110,14 +107,6 @@ class Compiler(Frozen):
     sm: str
     from_cuda: str | None = None
     until_cuda: str | None = None
-
-
-class OlderRelease(Frozen):
-    """The last Python version for releases older than a certain one. The table of builds does not
-    contain these releases."""
-
-    before: str
-    python: str
 
 
 class OlderKernels(Frozen):
@@ -196,7 +185,6 @@ class Catalog(Frozen):
     were released with."""
     default_wheels: tuple[DefaultWheel, ...]
     compilers: tuple[Compiler, ...]
-    older_releases: tuple[OlderRelease, ...]
     older_kernels: tuple[OlderKernels, ...]
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
@@ -301,13 +289,6 @@ class Catalog(Frozen):
                 drivers.append(of_windows or row.linux)
         return max(drivers, key=parsed, default=None)
 
-    def last_python(self, torch_version: str) -> str | None:
-        """The last Python version that a torch release supports, if the release is too old for the
-        table of builds."""
-        version = parsed(torch_version)
-        rows = (row for row in self.older_releases if version < parsed(row.before))
-        return next((row.python for row in rows), None)
-
     def compiler_for(self, arch: str) -> Compiler | None:
         """The toolkits that can compile for an architecture such as `sm_86` or `compute_90a`."""
         # `a` and `f` mark variants of an architecture, which the same toolkits know.
@@ -349,8 +330,7 @@ def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
 
 
 def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    """Complete a snapshot from the catalog, and add a reading for each value that was added or is
-    missing.
+    """Complete a snapshot from the catalog, and add a reading for the kernels of torch.
 
     These values are added if no source gave them: torch's kernels from its build, a GPU's
     capability and memory from its name (or the machine's memory, if the GPU shares it), and the
@@ -363,11 +343,7 @@ def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
         size = gpu.memory_total_bytes
         if not size and shares_memory(gpu.name, snapshot.os.jetson):
             size = snapshot.memory.total_bytes
-        full_gpu, problem = completed(replace(gpu, memory_total_bytes=size), catalog)
-        gpus.append(identified(full_gpu))
-        if problem:
-            subject = f"gpu {full_gpu.name}"
-            readings.append(Reading(subject=subject, source="catalog", problem=problem))
+        gpus.append(identified(completed(replace(gpu, memory_total_bytes=size), catalog)))
 
     torch = _completed_torch(snapshot, catalog)
     if torch.kernels != snapshot.torch.kernels:
@@ -420,22 +396,20 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or builds[0].cuda)
 
 
-def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
-    """Complete a GPU with the capability and memory that its name implies, or return the reason why
-    that is not possible."""
+def completed(gpu: Gpu, catalog: Catalog) -> Gpu:
+    """The GPU with the capability and memory that its name implies, if it implies them."""
     is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
     if is_of_other_maker or (gpu.compute_capability and gpu.memory_total_bytes):
-        return gpu, None
-
+        return gpu
     rows = _rows_of_gpu(gpu.name, catalog)
-    if not rows:
-        return gpu, f"No GPU is called {gpu.name!r}"
-    try:
-        capability = gpu.compute_capability or one_capability(gpu.name, rows)
-    except UsageError as problem:
-        return gpu, problem.message
-    memory = gpu.memory_total_bytes or one_memory(rows)
-    return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
+    capabilities = {row.capability for row in rows}
+    # A name may stand for cards of different generations.
+    implied = capabilities.pop() if len(capabilities) == 1 else None
+    return replace(
+        gpu,
+        compute_capability=gpu.compute_capability or implied,
+        memory_total_bytes=gpu.memory_total_bytes or (one_memory(rows) if implied else None),
+    )
 
 
 @lru_cache(maxsize=1024)

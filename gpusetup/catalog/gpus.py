@@ -258,12 +258,8 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     # If the text means exactly one GPU, use the name that the driver would print.
     if len(matching_rows) == 1 and matching_rows[0].smi_names:
         name = matching_rows[0].smi_names[0]
-    memory_bytes = one_memory(matching_rows)
-    written_gb = memory_in(tokens(text))
-    catalog_has_no_memory = all(row.memory_gb is None for row in matching_rows)
-    if written_gb and catalog_has_no_memory:
-        memory_bytes = written_gb << 30
-    return Gpu(name=name, compute_capability=capability, memory_total_bytes=memory_bytes)
+    memory = one_memory(matching_rows)
+    return Gpu(name=name, compute_capability=capability, memory_total_bytes=memory)
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:

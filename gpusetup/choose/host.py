@@ -193,7 +193,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
             name = device.name or pci_name(device.device_id) or "NVIDIA GPU"
             # The catalog knows the GPU by the name in brackets.
             gpus.append(Gpu(name=name.partition("[")[2].partition("]")[0] or name))
-    return tuple(completed(gpu, catalog)[0] for gpu in gpus)
+    return tuple(completed(gpu, catalog) for gpu in gpus)
 
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:

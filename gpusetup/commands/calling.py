@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -24,21 +25,14 @@ An option for text does not accept a number: as a float, version 2.10 would lose
 """
 
 
-class Listener(Console):
-    """A console that passes the messages of a command to a callback, and writes nothing to stdout
-    or stderr."""
-
-    def __init__(self, notify: Callable[[str], object]) -> None:
-        super().__init__(json=True, color=False)
-        self._notify = notify
+class SilentConsole(Console):
+    """A console that writes nothing to stdout or stderr: messages go to the logger `gpusetup`."""
 
     def talk(self, text: str) -> None:
-        self._notify(text)
+        logging.getLogger("gpusetup").info("%s", text)
 
 
-def answered(
-    name: str, values: Mapping[str, Any], notify: Callable[[str], object] = lambda _: None
-) -> object:
+def answered(name: str, values: Mapping[str, Any]) -> object:
     """Returns the document that a command prints for these option values; None means that the
     option is not given.
 
@@ -52,7 +46,7 @@ def answered(
     try:
         question = _question_of(name, module.Question, given)
         try:
-            reply = ask(question, Listener(notify))
+            reply = ask(question, SilentConsole(json=True, color=False))
         except Exception as problem:
             if isinstance(problem, GpuSetupError):
                 raise

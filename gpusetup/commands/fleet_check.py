@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import PROFILE, PROMETHEUS
 from gpusetup.commands.question import CommandQuestion
 from gpusetup.commands.reply import Reply
-from gpusetup.commands.reply import answer as reply
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def run(question: Question, out: Console) -> Reply:
         _write_metrics(question.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((ScreenLine(state, f": {answer.reason}", hang=2),))
-    return reply(answer, screen, yes=answer.ok)
+    return Reply(answer, screen, 0 if answer.ok else 1)
 
 
 def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:

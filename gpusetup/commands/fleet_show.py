@@ -8,7 +8,6 @@ from typing import Any
 
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option, switch
 from gpusetup.commands.reply import Reply
-from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import UsageError
 from gpusetup.fleet.records import read_folder
 from gpusetup.fleet.show import answer
@@ -69,4 +68,4 @@ def judged(
     fleet = replace(answer(records, nodes), not_asked=not_asked)
     states = {node.status for node in fleet.nodes}
     bad_states = states - {"ok"} if strict else states & {"failed"}
-    return reply(fleet, fleet_screen, yes=not bad_states)
+    return Reply(fleet, fleet_screen, 1 if bad_states else 0)

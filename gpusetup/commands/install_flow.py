@@ -21,7 +21,6 @@ from gpusetup.choose.installed import by_conda, installed_packages, marker_envir
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
-from gpusetup.commands.reply import answer as reply
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked
@@ -185,7 +184,7 @@ def carry_out(
     """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run only
     shows it."""
     if question.dry_run:
-        return reply(planned, screen)
+        return Reply(planned, screen)
     out.talk(screen)
     if not question.yes:
         sys.stderr.write("Proceed? [y/N] ")
@@ -282,7 +281,7 @@ def _unchanged(
         newest=task.newest,
         notes=notes,
     )
-    return reply(answer, screens.end_screen(answer, notes=(*task.notes, *notes)))
+    return Reply(answer, screens.end_screen(answer, notes=(*task.notes, *notes)))
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -310,7 +309,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
         )
         way_back = own_line("gpusetup", "install", "--undo", "--python", plan.target)
         undo = f"`{way_back}`" if is_kept else None
-        return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
+        return Reply(ended, screens.end_screen(ended, undo=undo), 0 if is_kept else 1)
 
     rows = {
         "hosts": ", ".join(plan.hosts),
@@ -359,7 +358,7 @@ def _undone(folder: Path, journal: Journal) -> Reply:
     answer = InstallAnswer(
         state="restored", target=str(folder), before=journal.after, after=restored, steps=()
     )
-    return reply(answer, screens.end_screen(answer, "undone"))
+    return Reply(answer, screens.end_screen(answer, "undone"))
 
 
 # --- for a described machine ----------------------------------------------------------------------
@@ -404,7 +403,7 @@ def show_described(
         notes=notes,
     )
     if task.coming.is_nothing:
-        return reply(answer, screens.end_screen(answer, notes=task.notes))
+        return Reply(answer, screens.end_screen(answer, notes=task.notes))
     # A version such as 2.9.1+cu126 names its backend, but versions from the default index do not.
     has_unnamed_backend = not build.labelled and "torch" in coming.family
     rows = {
@@ -414,7 +413,7 @@ def show_described(
     }
     system = machine.os.family or OWN_SYSTEM
     all_notes = (*notes, *task.all_notes)
-    return reply(answer, screens.plan_screen(answer, rows, notes=all_notes, system=system))
+    return Reply(answer, screens.plan_screen(answer, rows, notes=all_notes, system=system))
 
 
 def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:

@@ -22,7 +22,6 @@ from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import gather
 from gpusetup.commands.install_flow import host_for, labelled, show_described, wish_of
 from gpusetup.commands.reply import Reply
-from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_scripts
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.documents import DoneStep, InstallAnswer
@@ -142,7 +141,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         lines=edit.lines,
         notes=tuple(notes),
     )
-    return reply(answer, partial(screens.project_screen, notes=notes))
+    return Reply(answer, partial(screens.project_screen, notes=notes))
 
 
 def _for_pythons(
@@ -194,4 +193,4 @@ def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
         steps=tuple(DoneStep(argv=argv) for argv in commands),
         notes=notes,
     )
-    return reply(answer, partial(screens.project_screen, notes=notes))
+    return Reply(answer, partial(screens.project_screen, notes=notes))

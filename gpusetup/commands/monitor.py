@@ -22,7 +22,7 @@ from gpusetup.commands.question import (
     options,
     switch,
 )
-from gpusetup.commands.reply import Reply, answer
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
@@ -256,7 +256,7 @@ def _once(source: SampleSource, question: Question) -> Reply:
 
     # The host's values are only included if there are no GPUs.
     host = None if sample.gpus else HostSampler().sample()
-    return answer(replace(sample, host=host), once)
+    return Reply(replace(sample, host=host), once)
 
 
 def _replay(file: str, question: Question, out: Console) -> Reply:
@@ -273,4 +273,4 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
         out.talk(f"{file} tells no time: {apart}")
     source = recorded.source or (run.log.name if run.log else None)
     about = replace(recorded, source=source, command=question.after or recorded.command)
-    return answer(summarise(tally, about), summary_text)
+    return Reply(summarise(tally, about), summary_text)

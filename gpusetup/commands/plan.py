@@ -12,7 +12,6 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, gather
 from gpusetup.commands.question import CommandQuestion, HelpGroup, number, option, switch
 from gpusetup.commands.reply import Reply
-from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
 from gpusetup.configs.keys import named
 from gpusetup.errors import BadInput, UsageError
@@ -174,7 +173,7 @@ def run(options: Question, out: Console) -> Reply:
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
     plan = answer(request_of(options, out))
-    return reply(plan, plan_text, yes=plan.fits)
+    return Reply(plan, plan_text, 0 if plan.fits else 1)
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:

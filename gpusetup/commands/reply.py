@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-
-from gpusetup.errors import Unsatisfiable
-
-Document = TypeVar("Document")
+from typing import Any, NamedTuple
 
 
 class Reply(NamedTuple):
@@ -19,10 +15,3 @@ class Reply(NamedTuple):
     screen: str | Callable[[Any], str] = ""
     """The text for the user, or a function that makes it from the document."""
     exit_code: int = 0
-
-
-def answer(
-    document: Document, screen: str | Callable[[Document], str] = "", *, yes: object = True
-) -> Reply:
-    """A reply with a document and its screen. The exit code is 0 if `yes` is true, otherwise 1."""
-    return Reply(document, screen, 0 if yes else Unsatisfiable.exit_code)

@@ -31,7 +31,6 @@ from gpusetup.commands.common import (
 )
 from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, option, switch
 from gpusetup.commands.reply import Reply
-from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import index_root_of, refuse_scripts
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
@@ -144,7 +143,7 @@ def run(question: Question, out: Console) -> Reply:
         snapshot=machine,
         explain=question.explain,
     )
-    return reply(document, screen, yes=document.torch)
+    return Reply(document, screen, 0 if document.torch else 1)
 
 
 def _wish_of(

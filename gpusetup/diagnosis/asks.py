@@ -223,4 +223,4 @@ def in_words_of_system(context: RuleContext, command: str) -> str:
             command = f"{command}  # on the host"
     if on(context, "windows"):
         return settings_in_powershell(command)
-    return in_a_cell(command) if lent else command
+    return (in_a_cell(command) if lent else None) or command

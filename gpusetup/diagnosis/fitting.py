@@ -246,9 +246,7 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
-        return map_blocks(
-            fix, lambda block: replace(block, commands=tuple(map(in_a_cell, block.commands)))
-        )
+        return map_blocks(fix, _in_cells)
     lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     changes_a_variable = any(re.match(CHANGES_A_VARIABLE, line) for line in lasting)
     # Messages of a container engine come from its host, so the fix is for the host too.
@@ -261,6 +259,12 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         f"to keep the change for longer than this shell, make it in {where}, then open a new shell"
     )
     return replace(fix, alternatives=(Alternative(title=kept, commands=()), *fix.alternatives))
+
+
+def _in_cells(block: Alternative) -> Alternative | None:
+    """The commands as cells of a notebook; None if one of them would have no effect there."""
+    cells = tuple(cell for line in block.commands if (cell := in_a_cell(line)))
+    return replace(block, commands=cells) if len(cells) == len(block.commands) else None
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:

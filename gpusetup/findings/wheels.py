@@ -142,7 +142,9 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.
         tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
-        python = max(tags, key=parsed, default=context.catalog.last_python(torch)) or python
+        # Releases from before the catalog's first one have wheels for Python 3.8.
+        is_older = parsed(torch) < parsed(context.catalog.releases[0].torch)
+        python = max(tags, key=parsed, default="3.8" if is_older else python)
     text = (
         f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"

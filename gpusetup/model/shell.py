@@ -117,68 +117,31 @@ def filled(pattern: str, **values: str) -> Line:
     return Line(pattern.format_map(quoted))
 
 
-ASSIGNED = re.compile(
-    r"(\w+)="
-    # The value: parts in single quotes, in double quotes, or without quotes.
-    r"""((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
-)
-"""Matches a variable that a bash line sets: `A='b c'`."""
-
-
 def settings_in_powershell(text: str) -> Line:
-    """A bash line from our source code that sets variables, translated to PowerShell; any other
-    line stays as it is.
+    """A bash line from our source code that sets a variable, translated to PowerShell; any other
+    line stays as it is, because these commands are the same in both shells.
 
     >>> settings_in_powershell("export A=b  # run it again"), settings_in_powershell("ls")
     ("$env:A = 'b'  # run it again", 'ls')
     """
-    statement, mark, remark = text.partition("  #")
-    settings = [setting(name, value, "windows") for name, value in _exported(statement)]
-    # Leave other lines as they are, because these commands are the same in both shells.
-    return Line(f"{'; '.join(settings)}{mark}{remark}" if settings else text)
+    return Line(re.sub(r"^export (\w+)=(\S+)", r"$env:\1 = '\2'", text))
 
 
-def _exported(statement: str) -> list[tuple[str, str]]:
-    """The variables that a bash line exports, with their values still quoted."""
-    if not statement.startswith("export "):
-        return []
-    return ASSIGNED.findall(statement)
+def in_a_cell(line: str) -> Line | None:
+    """A bash line in the form for a notebook cell; None if it would have no effect there.
 
+    Each `!` line runs in a new shell, so variables must be changed in the notebook's own process.
 
-def in_a_cell(line: str) -> Line:
-    """A bash line in the form for a notebook cell.
-
-    Each `!` line runs in a new shell, so variables and the working folder must be changed in the
-    notebook's own process.
-
-    >>> in_a_cell(Line("nvidia-smi -L")), in_a_cell(Line("export A='b c'"))
-    ('!nvidia-smi -L', '%env A=b c')
-    >>> print(in_a_cell(Line('export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"')))
-    import os; os.environ["PATH"] = "/usr/local/cuda/bin:" + os.environ.get("PATH", "")
-    >>> print(in_a_cell(Line("unset A")))
-    import os; os.environ.pop("A", None)
+    >>> in_a_cell("nvidia-smi -L"), in_a_cell("export A=b"), in_a_cell("unset A")
+    ('!nvidia-smi -L', '%env A=b', None)
     """
-    if line.startswith("cd "):
-        return Line(f"%{line}")
     # A cell cannot answer the question that `gpusetup install` asks.
     if line.startswith("gpusetup install"):
         return Line(f"!{line} --yes")
-    if re.fullmatch(r"unset \w+", line):
-        name = line.removeprefix("unset ")
-        return Line(f'import os; os.environ.pop("{name}", None)')
-    exported = _exported(line)
-    # Only a shell can expand `$(...)`.
-    if len(exported) != 1 or "$(" in line:
-        return Line(f"!{line}")
-
-    name, value = exported[0]
-    folder, old_value, _ = value.partition(_old_value_in_bash(name))
-    if old_value:
-        unquoted = "".join(shlex.split(folder))
-        old = f'os.environ.get("{name}", "")'
-        return Line(f'import os; os.environ["{name}"] = "{unquoted}:" + {old}')
-    unquoted = "".join(shlex.split(value))
-    return Line(f"%env {name}={unquoted}")
+    if set_variable := re.match(r"export (\w+=[\w./:+-]*)(?:  #|$)", line):
+        return Line(f"%env {set_variable[1]}")
+    is_lost = line.startswith(("cd ", "export ", "unset "))
+    return None if is_lost else Line(f"!{line}")
 
 
 def _check_variable_name(name: str) -> None:
