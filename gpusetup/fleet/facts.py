@@ -21,8 +21,6 @@ FACTS: dict[Severity, dict[str, str]] = {
     },
     Severity.WARNING: {
         "driver.version": "driver",
-        "driver.cuda": "CUDA of the driver",
-        "driver.library_version": "driver library",
         "os.machine": "architecture",
         "torch.version": "torch",
         "torch.backend": "torch's backend",
@@ -48,7 +46,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "driver.persistence": "persistence mode",
         "os.name": "system",
         "os.kernel": "kernel",
-        "os.libc": "C library",
         "python.version": "Python",
         "torch.cudnn": "cuDNN",
         "toolkit.nvcc": "CUDA toolkit",
@@ -56,7 +53,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "cpu.usable_cores": "usable cores",
         "memory.shm_total_bytes": "/dev/shm",
         "gpus.power_limit_default_watts": "rated power",
-        "gpus.virtualization": "virtualisation",
     },
 }
 """Maps each severity of a difference to the facts that have it. Each fact is given by its path in a

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, RATES, TAKEN_AT
+from gpusetup.fleet.differences import COPIED, KIND, RATES
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
@@ -30,8 +30,8 @@ STATUS_MARKS = {
     "ok": OK,
 }
 ABOUT_DIFFERENCES = (
-    "If a difference is not intended, change the node to what most nodes have. Then take its record "
-    "again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
+    "If a difference is not intended, change the node to what most nodes have. Then take its "
+    "record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
 )
 STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
 
@@ -84,7 +84,6 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
 
 
 OF_RECORDS = {
-    TAKEN_AT: ("misdated record", "the median record is of {}; record it again"),
     COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
     KIND: ("the only node with", "most nodes have {}"),
 }
