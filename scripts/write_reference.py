@@ -47,13 +47,20 @@ def verify_checks() -> Iterator[tuple[Path, str]]:
 
     rows = [row for row in every() if not row.proves.startswith("programs can import ")]
     packages = [row.name for row in every() if row not in rows]
-    text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
+    table = "".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |\n" for row in rows)
     told = {
-        "checks": "\n".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |" for row in rows),
+        "checks": f"\n\n| check | on | proves |\n| --- | --- | --- |\n{table}\n",
         "packages": ", ".join(f"`{name}`" for name in packages),
         "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }
-    yield REFERENCE / "verify-checks.md", GENERATED + text.format(**told)
+    page = REFERENCE / "verify-checks.md"
+    text = page.read_text(encoding="utf-8")
+    for name, words in told.items():
+        # Between two comments, which the page does not show.
+        before, _, rest = text.partition(f"<!-- {name} -->")
+        _, end, after = rest.partition("<!-- end -->")
+        text = f"{before}<!-- {name} -->{words}{end}{after}"
+    yield page, text
 
 
 PLACES = {
