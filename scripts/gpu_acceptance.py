@@ -2,7 +2,6 @@
 """Runs the whole program on a real GPU, once, and keeps the evidence.
 
     python scripts/gpu_acceptance.py --out DIR                     everything, in 9 minutes
-    python scripts/gpu_acceptance.py --out DIR --parts tune
     python scripts/gpu_acceptance.py --out DIR --device cpu        a rehearsal with small models
 
 It writes DIR/evidence.json (the machine, and the result and the figure of each test) and, for each

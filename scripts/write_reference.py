@@ -164,11 +164,6 @@ WRITERS = (
 )
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, name what is stale")
@@ -180,7 +175,7 @@ def main() -> int:
                 continue
             stale.append(path.relative_to(ROOT))
             if not options.check:
-                write(path, text)
+                path.write_text(text, encoding="utf-8")
     for path in stale:
         print(f"{'stale' if options.check else 'wrote'}: {path}")
     if options.check and stale:
