@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from gpusetup.fleet.facts import severity_of, value_of
+from gpusetup.fleet.facts import PACKAGES, severity_of, value_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.records import Node, Rate
 from gpusetup.model.finding import Severity
@@ -57,7 +57,9 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
     for kind, voters in kinds.items():
         compared = [*voters, *(without_gpus if kind == largest else ())]
         for field in sorted({field for node in voters for field in node.facts}):
-            yield from _in_field(field, voters, compared)
+            # torch's version is a fact of its own already.
+            if field != f"{PACKAGES}torch":
+                yield from _in_field(field, voters, compared)
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:
