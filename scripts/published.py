@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hold `gpusetup plan` against published memory figures, in tests/plan_published.csv.
 
-python scripts/published.py [--rows]     by set, and together; each row
+python scripts/published.py     by set, and together
 
 An empty cell, but of `gib`, says what the cell above it says; `-` says nothing. A row has `gib` of
 a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or not (`oom`) on a
@@ -10,7 +10,6 @@ a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
 import statistics
@@ -178,19 +177,11 @@ def summary(name: str, rows: Iterable[Met]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", action="store_true", help="each row with its prediction")
-    options = parser.parse_args()
     together: list[Met] = []
     sets = itertools.groupby(met(), lambda one: one.row["set"])
     for name, rows in ((name, list(its)) for name, its in sets):
         together += rows
         print(summary(name, rows))
-        for one in rows if options.rows else ():
-            error = "" if one.error is None else f"{one.error:+.1%}"
-            needs = "" if one.needs is None else f"{one.needs:.2f} of the card"
-            print(f"  {one.row['measure']:9} {one.row['gib']:>7} {error:>7} {needs:16}"
-                  f" {one.row['trainer']} {one.row['model']}, {one.row['source']}")  # fmt: skip
     print(summary("together", together))
     return 0
 
