@@ -280,8 +280,8 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
 
 
 KEPT = (
-    "this changes the current shell only: to keep it, make the same change in ~/.bashrc (on "
-    "Windows, in System, Environment Variables)"
+    "to keep this change, and not for this shell only, make it in ~/.bashrc (on Windows, in "
+    "System, Environment Variables), then open a new shell"
 )
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"

@@ -176,14 +176,9 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     # GPUs.
     if not listed or not cuda_was_refused(context):
         return False
+    # Other words (`$GPUS`) may be a variable that the text does not resolve.
     index = whole_number(first_entry)
-    if index is not None:
-        return index >= len(listed)
-    # An entry may be the beginning of a GPU's identifier. Other words (`$GPUS`) may be a variable
-    # that the text does not resolve, so they prove nothing.
-    identifiers = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
-    is_known = any(name.startswith(first_entry) for name in identifiers)
-    return first_entry.startswith(("GPU-", "MIG-")) and not is_known
+    return index is not None and index >= len(listed)
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:

@@ -18,7 +18,6 @@ from gpusetup.evidence.context import (
     has_nvidia,
     in_container,
     is_report,
-    macos_version,
     on,
     readings,
 )
@@ -151,7 +150,7 @@ def no_kernels(context: RuleContext) -> Findings:
 
 def metal(context: RuleContext) -> Findings:
     """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
-    stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
+    stack, version, macos = stack_of(context), context.torch.version, context.os.version
     chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
     named_x86 = context.os.machine == "x86_64" and any(
         reading.source.startswith("report, line") for reading in readings(context, "os.machine")
@@ -310,7 +309,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
             return "amd-gpu", makers.for_amd(context)
         needs_xpu = maker_of_build == "intel" or events(context, "no-xpu")
-        if needs_xpu or makers.names_gpu_with_xpu(context):
+        if needs_xpu or makers.has_gpu_with_xpu(context):
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"

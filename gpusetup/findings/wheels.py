@@ -76,7 +76,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if maker and is_seen_only(maker):
         if on(context, "macos"):
             return makers.for_mac(context)
-        return makers.build_for(context, BY_ID[maker], makers.target_of_text(context))
+        return makers.build_for(context, BY_ID[maker], makers.target_of(context))
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -90,7 +90,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
         return None
     why = "Install a release that has a wheel for this system. "
-    return makers.first_install(context) or paste.install_torch(context, why)
+    return paste.install_torch(context, why)
 
 
 def _is_of_torch(requested: str) -> bool:

@@ -12,7 +12,6 @@ import re
 
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Lines
 
 
 class EnvironmentOwner(Frozen):
@@ -29,8 +28,6 @@ class EnvironmentOwner(Frozen):
     holds_all_packages: bool = False
     """Whether no package can be installed there at all, in contrast to an owner that only provides
     torch."""
-    commands: Lines = ()
-    """The commands that replace the installation."""
 
     @property
     def sentence(self) -> str:
@@ -164,13 +161,9 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
 WAYS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
     "newest portable release and move `models` and `custom_nodes` into it",
-    "text-generation-webui": "run `update_wizard_windows.bat` (`update_wizard_linux.sh`), or "
-    "delete `installer_files` and start it again for its newest torch",
     "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
     "in webui-user.bat (webui-user.sh) to the pip command, remove `--xformers` from "
     "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
-    "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), which installs torch and "
-    "xformers together",
 }
 """A program that creates its own environment -> how to change torch there."""
 USUAL_WAY = "update or reinstall it with its own menu or launcher, which chooses torch"
