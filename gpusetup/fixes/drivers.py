@@ -117,8 +117,8 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
     if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
-            text=f"No driver since {floor} supports this GPU ({last_branch(context)} is the last branch "
-            "that does): use a build for an older CUDA, the CPU, or a newer GPU"
+            text=f"No driver since {floor} supports this GPU (the last branch is "
+            f"{last_branch(context)}): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     reboots = _needs_reboot(context)

@@ -19,7 +19,7 @@ from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, driver_answers, gpus, is_report, on
+from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.fixes import needs
 from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
