@@ -105,9 +105,6 @@ def _got_none(context: RuleContext) -> bool:
     # Container engines mount nvidia-smi together with the devices; in LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
     blind_programs = events(context, *BLIND, *by_hand)
-    # The toolkit queried the host's driver, so that driver is what is missing.
-    if any(event.values.get("place") == "host" for event in blind_programs):
-        return False
     visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
     was_promised = visible not in NOTHING and machine.pci_devices is None
     if blind_programs or nvidia_on_pci(context) or was_promised:

@@ -97,15 +97,9 @@ def _looked_in_vain(context: RuleContext) -> Events:
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    if events(context, *FAILS_WITHOUT_GPU):
-        return messages
     return (*messages, *events(context, "smi-not-found"))
 
 
-FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""Failures of an import, which also happen without a GPU, for example on a login node. So a missing
-nvidia-smi in such a text is not the cause. (A GPU without a driver on the PCI bus comes first in
-the order of causes.)"""
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 

@@ -220,12 +220,11 @@ def _what_is_there(context: RuleContext) -> Events:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
-    torch = context.torch
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
-    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
-        return True
-    return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
+    runs = is_seen_only(maker_of(context.torch.backend)) and context.torch.cuda_available
+    shown = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
+    return bool(shown or (runs and is_report(context)))
 
 
 def _is_absent(context: RuleContext) -> bool:
@@ -284,16 +283,14 @@ def _runs(context: RuleContext) -> bool:
 
     The second covers texts that only show a build of torch or, from a Mac, only paths.
     """
-    machine = context.snapshot
+    machine, torch_sees_gpu = context.snapshot, context.torch.cuda_available
     if not is_report(context):
         return False
-    looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
-    torch_sees_gpu = machine.torch.cuda_available
+    needed: tuple[str, ...] = LOOKED_FOR_CUDA
     if on(context, "macos"):
         # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
-        needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
-        return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
-    if looked_in_vain or torch_sees_gpu is False:
+        needed = (*LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+    if torch_sees_gpu is False or events(context, *needed) or machine.cuda_api.init_code:
         return False
     return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 

@@ -115,29 +115,22 @@ SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-package
 def image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
-    if name := _named(context, "image") or _named(context, "base-image"):
-        repository = re.sub(r":[\w.-]+$", "", name)
-        return EnvironmentOwner(
-            because=f"torch is part of the image {name}",
-            way=f"Use another tag of {repository}: the newest for a newer GPU, or one with an "
-            "older CUDA version for an older driver or GPU (the project's releases list both). "
-            "Changes that pip makes in a running container are lost when it stops",
-        )
-    # A maker of GPUs compiles the torch of its images for its own machines.
-    maker = ""
-    for event in events(context, "vendor-image"):
-        maker = event.values.get("image", "")
-    if _named(context, "maker-image"):
-        maker = "of NVIDIA (its `a0` version of torch is on no index)"
-    elif in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
-        maker = maker or "in whose system folder its maker put it"
-    if not maker:
+    vendors = [event.values.get("image", "") for event in events(context, "vendor-image")]
+    name = _named(context, "image") or _named(context, "base-image") or next(iter(vendors), "")
+    if not name and _named(context, "maker-image"):
+        name = "of NVIDIA (its `a0` version of torch is on no index)"
+    elif not name and in_container(context):
+        is_of_image = SYSTEMS_FOLDER.match(context.torch.location or "")
+        name = "in whose system folder its maker put it" if is_of_image else ""
+    if not name:
         return None
+    repository = "the image" if " " in name else re.sub(r":[\w.-]+$", "", name)
     return EnvironmentOwner(
-        because=f"torch is part of the image {maker}",
-        way="Keep the image's torch, because its vendor built it for this machine. Use another tag "
-        "of the image (a newer one for a newer GPU, an older one for an older driver), or change "
-        "the program",
+        because=f"torch is part of the image {name}",
+        way="Keep the image's torch, which was chosen for this machine or program. Use another tag "
+        f"of {repository} (a newer one for a newer GPU, one with an older CUDA for an older driver "
+        "or GPU), or change the program. What pip installs in a running container is lost when it "
+        "stops",
     )
 
 
