@@ -46,15 +46,9 @@ def verify_checks() -> Iterator[tuple[Path, str]]:
     from gpusetup.verify.checks.table import every
 
     rows = every()
-    table = "".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |
-" for row in rows)
+    table = "".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |\n" for row in rows)
     told = {
-        "checks": f"
-
-| check | on | proves |
-| --- | --- | --- |
-{table}
-",
+        "checks": f"\n\n| check | on | proves |\n| --- | --- | --- |\n{table}\n",
         "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }
     page = REFERENCE / "verify-checks.md"

@@ -11,7 +11,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, packages
-from gpusetup.fixes import makers, paste
+from gpusetup.fixes import paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -36,7 +36,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
     gpusetup chooses."""
     if context.os.jetson:
         return paste.jetson_fix(context)
-    return makers.first_install(context) or paste.install_torch(context)
+    return paste.install_torch(context)
 
 
 def _reinstall(context: RuleContext, _text: str) -> Fix:

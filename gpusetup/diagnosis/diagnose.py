@@ -278,12 +278,9 @@ def _marked(
         # Only one command should be run first.
         return replace(finding, fix=replace(fix, looks=())) if reading and fix else finding
     # With two installations, people would have to choose between them.
-    if fix and root and _installs(root) and _installs(finding) - _installs(root):
-        return replace(finding, fix=replace(fix, commands=()))
+    of_root = root.fix.commands if root and root.fix else ()
+    if fix and any(line.startswith("gpusetup install") for line in of_root):
+        others = [line for line in fix.commands if line not in of_root]
+        if any(line.startswith("gpusetup install") for line in others):
+            return replace(finding, fix=replace(fix, commands=()))
     return finding
-
-
-def _installs(finding: Finding) -> set[str]:
-    """The commands of a finding that install torch."""
-    commands = finding.fix.commands if finding.fix else ()
-    return {line for line in commands if line.startswith("gpusetup install")}

@@ -56,11 +56,7 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 
 # --- the program ----------------------------------------------------------------------------------
 
-PINNING_ENGINES = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "lmdeploy": "LMDeploy",
-}
+PINNING_ENGINES = ("vllm", "sglang", "lmdeploy")
 """Packages whose releases each require exactly one torch release, because another one breaks their
 kernels."""
 SAME_FOR_ALL_PROGRAMS = (
@@ -81,8 +77,8 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """The program's own fix, if torch's fix does not help the program. Fixes for the driver, the
     container and the hardware are the same for all programs."""
     failed = context.snapshot.failing.program
-    for engine, name in PINNING_ENGINES.items():
-        if name == failed or package(context, engine):
+    for engine in PINNING_ENGINES:
+        if engine == (failed or "").lower() or package(context, engine):
             return _with_pinned_torch(context, engine, finding, fix)
     program, place = program_of(context), RECORDS[finding.id].place
     if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:

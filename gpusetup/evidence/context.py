@@ -285,18 +285,6 @@ def on(context: RuleContext, family: str) -> bool:
     return context.os.family == family
 
 
-MACOS_IN_NAME = re.compile(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})")
-"""`macOS 26.0`: a text's name of the system, with the version."""
-
-
-def macos_version(context: RuleContext) -> str | None:
-    """The version of macOS, or None if it is unknown or the system is another one."""
-    if not on(context, "macos"):
-        return None
-    named = MACOS_IN_NAME.search(context.os.name or "")
-    return context.os.version or (named[1] if named else None)
-
-
 def in_container(context: RuleContext) -> bool:
     """Whether the program runs in a container; False if that is unknown."""
     return context.snapshot.container.kind not in (None, "none")

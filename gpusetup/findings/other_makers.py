@@ -19,7 +19,6 @@ from gpusetup.evidence.context import (
     has_nvidia,
     in_container,
     is_report,
-    macos_version,
     on,
     readings,
 )
@@ -148,7 +147,7 @@ def no_kernels(context: RuleContext) -> Findings:
 
 def metal(context: RuleContext) -> Findings:
     """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
-    stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
+    stack, version, macos = stack_of(context), context.torch.version, context.os.version
     chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
     named_x86 = context.os.machine == "x86_64" and any(
         reading.source.startswith("report, line") for reading in readings(context, "os.machine")
@@ -218,12 +217,11 @@ def _what_is_there(context: RuleContext) -> Events:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
-    torch = context.torch
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
-    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
-        return True
-    return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
+    runs = is_seen_only(maker_of(context.torch.backend)) and context.torch.cuda_available
+    shown = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
+    return bool(shown or (runs and is_report(context)))
 
 
 def _is_absent(context: RuleContext) -> bool:
@@ -282,16 +280,14 @@ def _runs(context: RuleContext) -> bool:
 
     The second covers texts that only show a build of torch or, from a Mac, only paths.
     """
-    machine = context.snapshot
+    machine, torch_sees_gpu = context.snapshot, context.torch.cuda_available
     if not is_report(context):
         return False
-    looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
-    torch_sees_gpu = machine.torch.cuda_available
+    needed: tuple[str, ...] = LOOKED_FOR_CUDA
     if on(context, "macos"):
         # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
-        needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
-        return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
-    if looked_in_vain or torch_sees_gpu is False:
+        needed = (*LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+    if torch_sees_gpu is False or events(context, *needed) or machine.cuda_api.init_code:
         return False
     return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
@@ -307,7 +303,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
             return "amd-gpu", makers.for_amd(context)
         needs_xpu = maker_of_build == "intel" or events(context, "no-xpu")
-        if needs_xpu or makers.names_gpu_with_xpu(context):
+        if needs_xpu or makers.has_gpu_with_xpu(context):
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpusetup.accelerators.amd import BOARDS
-from gpusetup.accelerators.makers import MAKERS
+from gpusetup.accelerators.amd import BOARDS, gfx_of
+from gpusetup.accelerators.makers import AMD, INTEL, MAKERS, judged_on
+from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.messages.search import Text
-from gpusetup.model.machine import DeviceNode, Event, PciDevice
+from gpusetup.model.machine import DeviceNode, Event, Gpu, MakerStack, PciDevice, Snapshot
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
 
@@ -147,6 +148,29 @@ def other_makers_gpu_events(text: Text) -> Facts:
         name = f"(?:{board}){BOARD_ENDING}"
         if named := in_any_case(name).search(text.flat, 0, CHARACTERS_READ):
             yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
+
+
+def stack_named(machine: Snapshot) -> MakerStack | None:
+    """The AMD or Intel GPU that a text names, for which torch's build is then chosen; None if the
+    text also shows an NVIDIA GPU, or a GPU that torch has no build for."""
+    shown = [
+        event for event in machine.events if event.kind in ("foreign-gpu", "hip-kernel-missing")
+    ]
+    names = [event.values.get("gfx") or event.values.get("name", "") for event in shown]
+    vendors = {event.values.get("vendor", AMD.id) for event in shown}
+    is_of_nvidia = machine.gpus or judged_on(machine.pci_devices) or machine.driver.version
+    if len(vendors) != 1 or is_of_nvidia or machine.os.family == "macos":
+        return None
+    if AMD.id in vendors:
+        named = list(filter(gfx_of, names)) or ["AMD GPU"]
+        # A card's name says more to a reader than its target.
+        name = min(named, key=lambda name: name.startswith("gfx"))
+        gpu = Gpu(name=name, maker=AMD.id, target=gfx_of(named[0]))
+        return MakerStack(maker=AMD.id, gpus=(gpu,))
+    with_xpu = [name for name in names if maker_named(name) is INTEL and has_xpu(name)]
+    if INTEL.id not in vendors or not with_xpu:
+        return None
+    return MakerStack(maker=INTEL.id, gpus=(Gpu(name=with_xpu[0], maker=INTEL.id),))
 
 
 # --- collect_env ----------------------------------------------------------------------------------
