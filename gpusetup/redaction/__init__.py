@@ -30,7 +30,7 @@ from gpusetup.redaction.places import (
     hide_homes,
     hide_url,
 )
-from gpusetup.redaction.secrets import PEOPLE, hide_logins, hide_secrets
+from gpusetup.redaction.secrets import PEOPLE, hide_secrets
 
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
@@ -164,7 +164,7 @@ class Scrubber:
     def _hide(self, text: str) -> str:
         text = re.sub(self._homes, "~", text)
         if self._own_text:
-            text = hide_secrets(hide_homes(hide_logins(text)))
+            text = hide_homes(hide_secrets(text))
             text = re.sub(_GPU, self._alias_of_match, text)
             return re.sub(self._names, "<private>", text)
         text = hide_homes(re.sub(URL, hide_url, text))
