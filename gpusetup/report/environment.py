@@ -1,10 +1,10 @@
-"""Reads environment variables that a text sets, and the container that the text mentions."""
+"""Reads environment variables that a text sets."""
 
 from __future__ import annotations
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, GUESS, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, Claim, Facts
 
 # The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
 # here.
@@ -54,34 +54,3 @@ def variables(text: Text) -> Facts:
             if not value.lower().startswith(UNSET):
                 already_read.add(name)
                 yield Claim(f"environment.{name}", value, text.source(match.start()))
-
-
-# --- containers -----------------------------------------------------------------------------------
-
-
-# `services: web: image: ...`
-COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
-"""The beginning of a compose file. Such a file shows whether the container gets GPUs, because it
-lists the reserved devices (Compose Specification, services)."""
-# `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
-GIVES_GPUS = lazy(
-    r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
-    r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
-)
-"""The options that give a container GPUs."""
-# `docker run IMAGE`, `singularity exec IMAGE`.
-STARTS_CONTAINER = lazy(
-    rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}"
-)
-"""The command or the compose file with which a person starts a container."""
-
-
-def containers(text: Text) -> Facts:
-    """Whether the container of the text was given GPUs."""
-    flat = text.flat[:CHARACTERS_READ]
-    gpu_option = GIVES_GPUS.search(flat)
-    # The text proves that the container was started without a GPU only if it shows the command or
-    # file that started it.
-    if shown := gpu_option or STARTS_CONTAINER.search(flat):
-        source = text.source(shown.start())
-        yield Claim("container.nvidia_requested", gpu_option is not None, source, GUESS)

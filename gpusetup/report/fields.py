@@ -18,7 +18,6 @@ from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.model.units import architecture_named
 from gpusetup.readings.nvidia_smi import memory
-from gpusetup.report.environment import COMPOSED
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
 
 
@@ -79,6 +78,10 @@ DRIVER_WORDS = (
     "controlador",
 )
 """The words for a driver in several languages."""
+# `services: web: image: ...`
+COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
+"""The beginning of a compose file. Such a file shows whether the container gets GPUs, because it
+lists the reserved devices (Compose Specification, services)."""
 WITH_CUDA = (" with cuda", " for cuda", " and cuda", "(cuda", ", cuda", "torch cuda")
 NAMED_SYSTEMS = ("ubuntu", "debian", "fedora", "centos", "rocky linux", "almalinux", "rhel", "mint", "pop!_os", "opensuse", "arch linux", "manjaro", "nixos", "windows ", "macos ")  # fmt: skip
 PATTERNS = (
@@ -221,6 +224,10 @@ PATTERNS = (
     FieldPattern("container.kind", ("lxc",), r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b", HINT, value="lxc"),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.
     FieldPattern("container.kind", ("docker container", "/workspace/", "/app/", "dist-packages/"), r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))", GUESS, value="docker"),
+    # `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
+    FieldPattern("container.nvidia_requested", ("--gpus", "gpus:", "runtime", "nvidia.com/gpu=", "--nv", "nvidia-docker run", "driver: nvidia", "capabilities: ["), r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)", GUESS, value=True),
+    # `docker run IMAGE`, `singularity exec IMAGE`: without these options, it was started without a GPU.
+    FieldPattern("container.nvidia_requested", ("docker", "podman", "nerdctl", "singularity", "apptainer", "services:"), rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}", GUESS, value=False),
     # The remark in a command that doctor asks for: `df -h /dev/shm  # in the container`.
     FieldPattern("container.kind", "container", r" # ?in (?:the|a|my) container\b", USUAL, value="docker"),
     # `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`.

@@ -22,8 +22,6 @@ OF_TORCH = lazy(
 )
 # `$ python3 -c "..."`.
 OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
-
-
 # `$ python -c "..."`, `>>> torch.cuda.is_available()`.
 PROMPT = lazy(r"^\s*(?:[\w@.:~-]{0,60}[$#>]|>>>) ")
 
