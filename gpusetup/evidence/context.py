@@ -157,7 +157,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 NO_FAILURES = frozenset(
     "torch-loads-libraries "  # noqa: SIM905
     "device-node-missing rocm-lists-gpu "
-    "packaged-program environment-owner host-of-a-lender names-failure capability-warning "
+    "packaged-program environment-owner host-of-a-lender names-failure "
     "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
     "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
     "nccl-on-a-bridge output-shown program-crashed cloud-machine "

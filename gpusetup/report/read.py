@@ -44,7 +44,6 @@ READERS: tuple[Reader, ...] = (
     installers.request_claims,
     paths.paths,
     environment.variables,
-    environment.containers,
     typed.typed,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
