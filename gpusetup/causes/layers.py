@@ -99,8 +99,6 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
     Layer.NO_GPU: (
-        "maker-driver-not-loaded", "container-no-maker-gpu",
-        "maker-device-permission",
         "rocm-override-wrong",
         "amd-gpu", "apple-silicon", "intel-gpu",
         "no-nvidia-gpu",

@@ -64,10 +64,6 @@ PINNING_ENGINES = {
 }
 """Packages whose releases each require exactly one torch release, because another one breaks their
 kernels."""
-SAME_FOR_ALL_PROGRAMS = (
-    *("maker-driver-not-loaded", "maker-device-permission", "container-no-maker-gpu"),
-)
-"""Causes on an AMD or Intel machine whose fix does not depend on the program."""
 WITHOUT_CUDA = (
     "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
     "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
@@ -96,7 +92,7 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         if name == failed or package(context, engine):
             return _with_pinned_torch(context, engine, finding, fix)
     program, place = program_of(context), RECORDS[finding.id].place
-    if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:
+    if program is None or program.on_torch:
         return fix
     if finding.id in ("amd-gpu", "intel-gpu"):
         return Fix(text=WITHOUT_TORCH.format(program.name))
