@@ -38,8 +38,6 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     )
 
 
-OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
-
 SAME_MESSAGE = r"(?:(?!out of memory).)"
 """A character that does not begin another "out of memory", because a title may quote the message
 that follows it."""
@@ -183,7 +181,6 @@ CAUSES = (
                 title="Other programs use {others} of the GPU's {total}",
                 text="End the program that uses the memory (often an earlier run or another "
                 "notebook), or use another GPU. A smaller batch does not help here",
-                look=("nvidia-smi",),
             ),
             Message(
                 having={"unused": ""},
@@ -204,13 +201,11 @@ CAUSES = (
                 "`--max-running-requests`). If no other program uses the GPU, let the server use "
                 "a larger share of its memory (vLLM: `--gpu-memory-utilization`; SGLang: "
                 "`--mem-fraction-static`)",
-                look=("nvidia-smi",),
             ),
             Message(
                 having={"engine": "llama.cpp"},
                 text="Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`) or use a "
                 "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
-                look=("nvidia-smi",),
             ),
             Message(
                 where=(lambda context: bool(events(context, "ran-first")),),

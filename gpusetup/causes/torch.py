@@ -252,7 +252,6 @@ CAUSES = (
                 title="A program finds no GPU, although torch sees one in another place",
                 text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
-                look=(RAISE,),
             ),
         ),
         asks=(alike.ASK_TORCH, alike.LIST_GPUS,),

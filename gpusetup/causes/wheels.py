@@ -314,7 +314,6 @@ CAUSES = (
                 "working folder). A source folder lacks the compiled files of the wheel.",
                 text="Start your script from another folder, or build the checkout (`pip install "
                 "--no-build-isolation -e .`). Reinstalling does not help",
-                look=('python -c "import sys; print(sys.path[0])"',),
             ),
         ),
         formerly=("source-checkout-imported",),

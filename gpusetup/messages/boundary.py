@@ -45,7 +45,6 @@ ROWS = (
         service="Google Colab",
     ),
     row("hosted-notebook", r"(?<![\w.])/kaggle/(?:working|input|tmp)\b", service="Kaggle", example="/kaggle/working"),
-    row("hosted-notebook", r"/home/ec2-user/SageMaker|/home/sagemaker-user", service="SageMaker", example="/home/ec2-user/SageMaker"),
     *rows(
         "slurm-job",
         r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
