@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
@@ -27,7 +28,7 @@ from gpusetup.messages.fragments import (
     TORCH_LIBRARY,
 )
 from gpusetup.messages.makers import AMDS, ONEAPIS
-from gpusetup.messages.row import says
+from gpusetup.messages.row import MessageRow, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines
 
@@ -130,6 +131,12 @@ OF_TORCHAUDIO = (
     says(r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)", example="ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE"),
     r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
 )  # fmt: skip
+
+COMPANION_PACKAGES: tuple[tuple[Name, str, tuple[str | MessageRow, ...]], ...] = (
+    ("torchvision", "0.20.1", OF_TORCHVISION),
+    ("torchaudio", "2.4.1", OF_TORCHAUDIO),
+)
+"""The companions of torch, each with an old release and the messages that only it prints."""
 
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
 """torch's own libraries, which call ROCm's or oneAPI's, or each other."""
@@ -445,7 +452,7 @@ CAUSES = (
                 rf"lib(?:torch|c10)\w*\.so: cannot open shared object file.{{0,900}}?packages/{name}/|packages/{name}/.{{0,900}}?lib(?:torch|c10)\w*\.so: cannot open shared",
             ),
         )
-        for name, release, rows in (("torchvision", "0.20.1", OF_TORCHVISION), ("torchaudio", "2.4.1", OF_TORCHAUDIO))
+        for name, release, rows in COMPANION_PACKAGES
     ),
     Cause(
         "companion-torch-mismatch",
