@@ -152,13 +152,8 @@ CAUSES = (
         means="The firmware does not trust the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or turn Secure Boot off in the firmware",
         # Source: Linux kernel, module signing.
-        where=(
-            lambda context: not listed_gpus(context),
-            lambda context: any(
-                "nvidia" in event.values.get("module", "nvidia")
-                for event in events(context, "secure-boot-rejected")
-            ),
-        ),
+        where=(lambda context: not listed_gpus(context),),
+        but={"module": "^(?!.*nvidia)"},
         commands=(ENROLL_KEY, REBOOT),
         says=(
             r"The signed kernel module failed to load",

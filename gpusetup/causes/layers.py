@@ -157,7 +157,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-unavailable-windows", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
-        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
+        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision",
         "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),

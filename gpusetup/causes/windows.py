@@ -17,8 +17,6 @@ from gpusetup.model.shell import lines
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """Words before a program's exit status."""
 
-LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
-
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
 (REMOVAL,) = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
@@ -130,7 +128,6 @@ CAUSES = (
         needs_root=True,
         says=(
             r"\w+ longer than 260 characters|\[winerror 206\]|windows long path support",
-            says(rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]", example="ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'"),
         ),
     ),
     Cause(
