@@ -81,9 +81,6 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
     return by_conda, by_pip
 
 
-RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
-
-
 def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
     """Install a CUDA build in place of the CPU build, if one works on this machine."""
     build = context.choice.build
@@ -239,7 +236,6 @@ CAUSES = (
         "If the driver is missing or too old, install or update it. If torch says `No CUDA GPUs "
         "are available`, CUDA_VISIBLE_DEVICES hides the GPU or the container was given none",
         symptom=True,
-        look=(RAISE,),
         cases=(
             Message(
                 having={"bare": ""},
@@ -252,7 +248,6 @@ CAUSES = (
                 title="A program finds no GPU, although torch sees one in another place",
                 text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
-                look=(RAISE,),
             ),
         ),
         asks=(alike.ASK_TORCH, alike.LIST_GPUS,),

@@ -10,7 +10,12 @@ from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
-from gpusetup.causes.makers import NO_KERNELS
+from gpusetup.causes.makers import (
+    NO_KERNELS,
+    NOT_IN_THE_CONTAINER,
+    NOT_LOADED,
+    NOT_PERMITTED,
+)
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -55,7 +60,7 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     if stack is None or stack.maker not in OWN_DRIVERS or not on(context, "linux"):
         return
     maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
-    module = OWN_DRIVERS[maker.id][0]
+    module, cause = OWN_DRIVERS[maker.id][0], "driver-not-loaded"
     has_its_build = maker_of(context.torch.backend) == maker.id
     lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
     renders = [node for node in nodes if node.path != KFD]
@@ -65,19 +70,30 @@ def driver_and_nodes(context: RuleContext) -> Findings:
         if is_missing and has_its_build:
             node = KFD if maker is AMD else "/dev/dri/renderD*"
             text = f"{node} is not in this container"
-            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, who=who)
+            yield seen(
+                context,
+                "container-no-gpu",
+                "makers.nodes",
+                text,
+                message=NOT_IN_THE_CONTAINER,
+                who=who,
+            )
     elif context.os.wsl:
         if maker is AMD and has_its_build and not stack.runtime:
             text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
-            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
+            yield seen(context, cause, "os.wsl", text, message=NOT_LOADED, fix=fix, who=who)
         return
     elif has_a_build(stack):
         if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
             text = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            yield seen(context, NOT_LOADED, "pci_devices", text, who=who, module=module)
+            yield seen(
+                context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module
+            )
         elif lacks_kfd:
             text = f"amdgpu is loaded, and {KFD} is not there"
-            yield seen(context, NOT_LOADED, "makers.nodes", text, who=who, module=module)
+            yield seen(
+                context, cause, "makers.nodes", text, message=NOT_LOADED, who=who, module=module
+            )
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
     is_shut = bool(renders) and all(node in refused for node in renders)
@@ -86,10 +102,8 @@ def driver_and_nodes(context: RuleContext) -> Findings:
             shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
             for node in refused
         ]
-        yield finding(context, "maker-device-permission", rights, node=refused[0].path)
-
-
-NOT_LOADED = "maker-driver-not-loaded"
+        node = refused[0].path
+        yield finding(context, "device-permission", rights, message=NOT_PERMITTED, node=node)
 
 
 def wrong_build(context: RuleContext) -> Findings:

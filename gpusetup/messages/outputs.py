@@ -36,7 +36,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl", example="NCCL INFO Bootstrap"),
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel", example="amdgpu 0000:03:"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
-    row("output-shown", r"torch[/\\]utils[/\\]collect_env\.py['\"], line \d+", "collect_env.py", what="collect-env-fails", example="File \".../torch/utils/collect_env.py\", line 437, in get_env_info … IndexError"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads", example="Thread 0x7f3a (most recent call first)"),
     # `torch.backends.mps.is_available() True`.
