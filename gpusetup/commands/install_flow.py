@@ -16,8 +16,8 @@ from gpusetup.choose.coming import coming_of, new_folder, options_of_new_environ
 from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
-from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.installed import by_conda, installed_packages, marker_environment
+from gpusetup.choose.packages import AnsweringIndex
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
@@ -51,7 +51,7 @@ from gpusetup.project.decide import Decision, afterwards, decide, described_pyth
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.uv.package_index import PersonIndex
+from gpusetup.uv.question import PersonIndex
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import Question as InstallQuestion
