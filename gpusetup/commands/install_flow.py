@@ -18,12 +18,7 @@ from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import (
-    coming_of,
-    new_folder,
-    options_of_new_environment,
-    wanted_family,
-)
+from gpusetup.choose.coming import coming_of, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import for_host, without_torch
@@ -59,7 +54,7 @@ from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
 from gpusetup.project.decide import (
     Decision,
@@ -145,7 +140,6 @@ def choose_task(
         coming=coming_of(choice, host, catalog),
         root=question.root,
         is_for_other_host=question.for_other_host,
-        elsewhere=new_environment(question, wish, choice, host.machine),
         why=choice.reason,
     )
 
@@ -155,14 +149,10 @@ def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     place, because conda keeps its own record of packages."""
     if question.venv or not by_conda(machine):
         return
-    words = ["gpusetup", "resolve", "--installer", "conda"]
-    torch = "latest" if question.upgrade else question.torch
-    for option, value in (("--torch", torch), ("--from", question.machine)):
-        words += [option, str(value)] if value else []
-    words += ["--backend", question.backend] if question.backend != "auto" else []
     raise Blocked(
         f"conda installed torch into {machine.python.prefix}, so conda must change it",
-        hint=f"nothing was changed; `{own_line(*words)}` prints conda's command for the active "
+        hint="nothing was changed; `gpusetup resolve --installer conda`, with the same `--torch` "
+        "(`latest` for `--upgrade`) and `--backend`, prints conda's command for the active "
         "environment; afterwards, `gpusetup verify` tests the result",
     )
 
@@ -185,20 +175,6 @@ def stop_early(
             raise not_torchs_fault(trouble, host.machine)
         talk(f"First: {trouble.title} ({trouble.id}). Installing torch does not fix that.")
     refuse_unfit(choice, host.machine)
-
-
-def new_environment(
-    question: InstallQuestion, wish: Wish, choice: Choice, machine: Snapshot
-) -> str:
-    """The command that creates a new environment, with the requested packages, next to one that
-    must not be changed."""
-    words = ["gpusetup", "install", "--venv", new_folder(machine)]
-    words += (*options_of_new_environment(choice, machine), *wish.packages)
-    for option, value in (("--driver", question.driver), ("--index", question.index)):
-        words += [option, value] if value else []
-    for gpu in question.gpu:
-        words += ["--gpu", gpu]
-    return without_logins(shell_line(tuple(words), machine.os.family))
 
 
 # --- the plan is shown, and carried out -----------------------------------------------------------
@@ -272,7 +248,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         out.talk("The right build is there but fails its test: it will be installed again.")
         task = task.again()
     if target.venv is None:
-        check_environment(machine, task.elsewhere)
+        check_environment(machine)
     task, plan = plan_newest(job, target, task)
     return _switch(run, task, plan, notes) if plan.wheels else _unchanged(run, task, notes)
 
@@ -287,7 +263,7 @@ def _chosen(run: Run, wish: Wish) -> Task:
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
         stop_early(question, wish, host, choice, out.talk)
         if run.target.venv is None:
-            check_environment(run.machine, new_environment(question, wish, choice, host.machine))
+            check_environment(run.machine)
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
@@ -416,7 +392,7 @@ def show_described(
     coming, build = task.coming, task.build
     argvs = [last_step] if last_step else []
     if not task.coming.is_nothing:
-        check_environment(machine, task.elsewhere)
+        check_environment(machine)
         packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
         python = machine.python.executable
         steps = steps_of_wheels("uv", task.choice, python, packages, question.root)

@@ -184,13 +184,14 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         # The user's settings forbid all indexes. The project's sources name torch's index, so
         # without them uv looks for torch in the user's folders of wheels.
-        if not output.ok and NO_INDEX in output.stderr:
+        has_no_index = not output.ok and NO_INDEX in output.stderr
+        if has_no_index:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
     problem = complaint("uv cannot plan the installation", output)
-    if isinstance(problem, Unsatisfiable):
+    if isinstance(problem, Unsatisfiable) and not has_no_index:
         for name in question.names:
             if lacks(problem.message, name):
                 _require_page(question.index, name)
@@ -232,7 +233,7 @@ def _require_page(index: str, name: str) -> None:
         if not (page.ok or page.status_code in missing):
             raise Unreached(
                 f"{without_logins(url)}: {page.status_code} {page.reason}",
-                hint=hint_for(Unreached, "request"),
+                hint=hint_for(Unreached),
             )
 
 
@@ -262,7 +263,7 @@ def answered(method: str, url: str, login: tuple[str, str] | None = None) -> Ite
         # The reason may quote a server.
         reason = without_logins(str(problem))[:CAUSE_LETTERS]
         message = f"{without_logins(url)} cannot be reached: {reason}"
-        raise Unreached(message, hint=hint_for(Unreached, "request")) from problem
+        raise Unreached(message, hint=hint_for(Unreached)) from problem
 
 
 # --- as the index that choosing packages asks -----------------------------------------------------
