@@ -50,14 +50,21 @@ def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[
         yield f"needs macOS {build.macos}, found {host.macos}"
 
 
+FIRST_WITH_MINORS = 11
+"""The first CUDA major version of which a driver also supports newer minor versions. Before, it
+supports no CUDA newer than its own."""
+
+
 def driver_runs(cuda: str, driver_cuda: str) -> bool:
     """Whether a driver that reports one CUDA version also runs programs of another.
 
-    >>> driver_runs("12.8", "12.4"), driver_runs("13.0", "12.4")
-    (True, False)
+    >>> driver_runs("12.8", "12.4"), driver_runs("13.0", "12.4"), driver_runs("10.2", "10.1")
+    (True, False, False)
     """
-    # With minor-version compatibility (since CUDA 11), only the major version counts.
-    return release(driver_cuda)[0] >= release(cuda)[0]
+    needed, supported = release(cuda), release(driver_cuda)
+    # With minor-version compatibility, only the major version counts.
+    parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
+    return supported[:parts] >= needed[:parts]
 
 
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:

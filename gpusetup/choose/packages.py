@@ -287,7 +287,9 @@ class Search:
                 if not answer.reason:
                     return self._set(build, answer)
                 first = first or answer
-                self._refuse_unknown(first)
+                # No other torch makes up for a package that no index has in any version.
+                if first.unknown:
+                    raise self._nothing_found(build, first)
         assert first is not None, "the newest build was tried"
         raise self._nothing_found(builds[0], first)
 
@@ -322,17 +324,6 @@ class Search:
             else:
                 pinned.append(f"{word}=={public(version)}")
         return tuple(pinned)
-
-    def _refuse_unknown(self, answer: IndexAnswer) -> None:
-        """Raise Unsatisfiable if no index has one of the packages in any version."""
-        if answer.unknown:
-            # A file that is not read may name an index that has the package.
-            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
-            raise refusal(
-                f"None of the indexes has {' or '.join(answer.unknown)}",
-                f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
-                steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
-            )
 
     def _named_by_uv(
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
@@ -499,6 +490,13 @@ class Search:
 
     def _nothing_found(self, newest: TorchBuild, first: IndexAnswer) -> Unsatisfiable:
         """The error that no set of packages works, with the cause."""
+        if first.unknown:
+            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
+            return refusal(
+                f"None of the indexes has {' or '.join(first.unknown)}",
+                f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
+                steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
+            )
         reason, question = self.with_any_torch or first.reason or "", self.question
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
