@@ -15,10 +15,9 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import offer_of
-from gpusetup.choose.commands import answer_of
+from gpusetup.choose.commands import answer_of, shown_installer
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
-from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered
 from gpusetup.diagnosis.explanations import RULE_BROKEN
