@@ -2,7 +2,6 @@
 """Kills installations at many moments and sees that each environment is the former or the new one.
 
     python scripts/chaos_install.py                        200 kills, 50 recoveries killed
-    python scripts/chaos_install.py -n 20 --recoveries 5
 
 An installation is killed with SIGKILL after a share of its time (gpusetup alone, its child alone,
 all of them) or before one of its own file operations, counted by an audit hook. Then the recovery
@@ -52,7 +51,7 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
         nonlocal count
         if event not in OPERATIONS or not str(arguments[0]).startswith(folder):
             return
-        if event == "open" and not _writes(arguments):
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
             return
         count += 1
         if count == deadly:
@@ -66,10 +65,6 @@ def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
         code = cli.main(["install", *words])
     Path(told).write_text(str(count))
     return code
-
-
-def _writes(arguments: tuple[Any, ...]) -> bool:
-    return bool(arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
 # --- the scenarios -------------------------------------------------------------------------------
@@ -112,39 +107,24 @@ class Scenario:
         _, said = child.communicate()
         assert child.returncode == 0, (self.name, said.decode())
         self.seconds = time.monotonic() - began
-        self.operations = self.told()
+        self.operations = int((self.world.folder / "count").read_text())
         self.new = self.state()
         assert self.new != self.former, self.name
 
     def start(self, deadly: int, *words: str) -> subprocess.Popen[bytes]:
+        from installing import SETTINGS
+
         command = words or self.words
+        plain = {name: it for name, it in os.environ.items() if not name.startswith(SETTINGS)}
         argv = [sys.executable, __file__, "--counted", str(self.env), str(deadly)]
         return subprocess.Popen(
             [*argv, str(self.world.folder / "count"), *command],
-            env={**clean_environment(), **self.world.environment},
+            env=plain | self.world.environment,
             cwd=self.world.folder / "home",
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-
-    def told(self) -> int:
-        return int((self.world.folder / "count").read_text())
-
-    def recover(self, deadly: int = 0) -> subprocess.Popen[bytes]:
-        return self.start(deadly, "recover")
-
-
-def clean_environment() -> dict[str, str]:
-    """This environment without settings of uv, pip and gpusetup."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not (name.startswith(("UV_", "PIP_", "GPUSETUP_")) or name in ENVIRONMENTS)
-    }
-
-
-ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def small_scenarios(world: Any) -> Iterator[Scenario]:
@@ -226,7 +206,7 @@ def run_case(scenario: Scenario, draw: random.Random, number: int, rounds: int) 
         kill(child, whom)
     child.communicate(timeout=180)
     for _ in range(rounds):
-        scenario.recover(draw.randint(1, RECOVERY_OPERATIONS)).communicate(timeout=180)
+        scenario.start(draw.randint(1, RECOVERY_OPERATIONS), "recover").communicate(timeout=180)
     row = {"number": number, "whom": whom, "ended": child.returncode, "recoveries": rounds}
     return row | recovered(scenario)
 
@@ -247,7 +227,7 @@ def descendants(pid: int) -> list[int]:
 
 def recovered(scenario: Scenario) -> dict[str, Any]:
     """What a recovery makes of it, and what it leaves behind."""
-    recovery = scenario.recover()
+    recovery = scenario.start(0, "recover")
     _, said = recovery.communicate(timeout=180)
     found = scenario.state()
     known = {"former": scenario.former, "new": scenario.new}

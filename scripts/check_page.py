@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import sys
-import tarfile
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -26,18 +25,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / name) for name in ("", "tests", "tests/report", "scripts", "web")]
 
-from build_page import NotBuilt, build, default_cache, fetched, npm_command  # noqa: E402
+from build_page import NotBuilt, build, default_cache  # noqa: E402
 
-AXE = {
-    "name": "axe-core",
-    "version": "4.14.1",
-    "file": "axe-core-4.14.1.tgz",
-    "sha256": "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745",
-}
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 REPORTS = 5
 ALLOWED = ("data:", "blob:", "about:")
-UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 
 class Differs(Exception):
@@ -200,31 +192,7 @@ def check_keyboard(page: Chromium) -> None:
     must(tag == "H2", f"the focus is on {tag}, not on the answer")
 
 
-def check_axe(page: Chromium, cache: Path) -> None:
-    """No serious finding of axe-core on the page, empty and answered."""
-    with tarfile.open(fetched(AXE, npm_command(AXE), cache)) as parts:
-        file = parts.extractfile("package/axe.min.js")
-        assert file is not None
-        source = file.read().decode()
-    for scheme in ("light", "dark"):
-        page.page.emulate_media(color_scheme=scheme)
-        page.open()
-        nothing_serious(page, source)
-        page.page.click("#report-example")
-        page.page.click("#report-form button.main")
-        page.page.wait_for_selector("#report-answer h2")
-        page.page.evaluate(UNFOLD)
-        nothing_serious(page, source)
-
-
-def nothing_serious(page: Chromium, source: str) -> None:
-    page.page.evaluate(source)
-    found = page.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    grave = [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")]
-    must(not grave, f"axe, {page.page.url}: {grave}")
-
-
-def check(page: Chromium, cache: Path) -> Iterator[str]:
+def check(page: Chromium) -> Iterator[str]:
     reports = texts()
     page.open()
     check_reports(page, reports)
@@ -237,8 +205,6 @@ def check(page: Chromium, cache: Path) -> Iterator[str]:
     yield "a link gives the same findings"
     check_keyboard(page)
     yield "keyboard alone"
-    check_axe(page, cache)
-    yield "axe-core: nothing serious"
     must(not page.faults, f"the page failed: {page.faults}")
 
 
@@ -249,7 +215,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as made:
             folder = Path(sys.argv[1]) if sys.argv[1:] else build(Path(made) / "page", cache)
             with served(folder) as address, chromium(address) as page:
-                for line in check(page, cache):
+                for line in check(page):
                     print(line, flush=True)
     except (Differs, NotBuilt) as problem:
         print(f"error: {problem}", file=sys.stderr)

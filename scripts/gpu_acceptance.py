@@ -2,7 +2,6 @@
 """Runs the whole program on a real GPU, once, and keeps the evidence.
 
     python scripts/gpu_acceptance.py --out DIR                     everything, in 9 minutes
-    python scripts/gpu_acceptance.py --out DIR --parts plan tune
     python scripts/gpu_acceptance.py --out DIR --device cpu        a rehearsal with small models
 
 It writes DIR/evidence.json (the machine, and the result and the figure of each test) and, for each
@@ -37,7 +36,7 @@ from acceptance.processes import Said, environment, run  # noqa: E402
 from gpusetup import __version__  # noqa: E402
 from gpusetup.redaction import redact_document  # noqa: E402
 
-PARTS = {"readings": 20, "verify": 150, "clean": 80, "plan": 75, "tune": 125, "monitor": 90}
+PARTS = {"readings": 20, "verify": 230, "tune": 200, "monitor": 90}
 """Maps each part to its limit in seconds, on an H100."""
 ASK_TORCH = """
 import json, sys, torch

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hold `gpusetup plan` against published memory figures, in tests/plan_published.csv.
 
-python scripts/published.py [--rows]     by set, and together; each row
+python scripts/published.py     by set, and together
 
 An empty cell, but of `gib`, says what the cell above it says; `-` says nothing. A row has `gib` of
 a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or not (`oom`) on a
@@ -10,7 +10,6 @@ a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
 import statistics
@@ -22,18 +21,21 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
+from gpusetup.configs.keys import named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.forward_memory import SAME_LOSS  # noqa: E402
-from gpusetup.plan.job import Recipe, TrainingJob  # noqa: E402
+from gpusetup.plan.job import (  # noqa: E402
+    Recipe,
+    Shape,
+    TrainingJob,
+)
 from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
-from gpusetup.plan.shape import Shape  # noqa: E402
+from gpusetup.plan.terms import SAME_LOSS  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
-NAMED = {"optimizer": optimizer_named, "strategy": strategy_named}
+NAMED = {"optimizer": named("optimizer"), "strategy": named("strategy")}
 KNOWN = {field.name for field in fields(TrainingJob)}
 BESIDE = {"offload", "sp", "accumulation"}
 """Words of `how` that are no settings of a job."""
@@ -175,19 +177,11 @@ def summary(name: str, rows: Iterable[Met]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", action="store_true", help="each row with its prediction")
-    options = parser.parse_args()
     together: list[Met] = []
     sets = itertools.groupby(met(), lambda one: one.row["set"])
     for name, rows in ((name, list(its)) for name, its in sets):
         together += rows
         print(summary(name, rows))
-        for one in rows if options.rows else ():
-            error = "" if one.error is None else f"{one.error:+.1%}"
-            needs = "" if one.needs is None else f"{one.needs:.2f} of the card"
-            print(f"  {one.row['measure']:9} {one.row['gib']:>7} {error:>7} {needs:16}"
-                  f" {one.row['trainer']} {one.row['model']}, {one.row['source']}")  # fmt: skip
     print(summary("together", together))
     return 0
 

@@ -46,12 +46,19 @@ def verify_checks() -> Iterator[tuple[Path, str]]:
     from gpusetup.verify.checks.table import every
 
     rows = every()
-    text = (ROOT / "scripts" / "verify-checks.md").read_text(encoding="utf-8")
+    table = "".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |\n" for row in rows)
     told = {
-        "checks": "\n".join(f"| `{row.name}` | {_places(row.on)} | {row.proves} |" for row in rows),
+        "checks": f"\n\n| check | on | proves |\n| --- | --- | --- |\n{table}\n",
         "gpu_only": ", ".join(f"`{row.name}`" for row in rows if not _on_cpu(row.on)),
     }
-    yield REFERENCE / "verify-checks.md", GENERATED + text.format(**told)
+    page = REFERENCE / "verify-checks.md"
+    text = page.read_text(encoding="utf-8")
+    for name, words in told.items():
+        # Between two comments, which the page does not show.
+        before, _, rest = text.partition(f"<!-- {name} -->")
+        _, end, after = rest.partition("<!-- end -->")
+        text = f"{before}<!-- {name} -->{words}{end}{after}"
+    yield page, text
 
 
 PLACES = {
@@ -155,11 +162,6 @@ WRITERS = (
 )
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, name what is stale")
@@ -171,7 +173,7 @@ def main() -> int:
                 continue
             stale.append(path.relative_to(ROOT))
             if not options.check:
-                write(path, text)
+                path.write_text(text, encoding="utf-8")
     for path in stale:
         print(f"{'stale' if options.check else 'wrote'}: {path}")
     if options.check and stale:

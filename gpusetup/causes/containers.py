@@ -238,6 +238,8 @@ CAUSES = (
             ),
         ),
         certain_if=proofs.driver_answers_beside_the_container,
+        explains=("amd-gpu", "intel-gpu"),
+        formerly=("container-no-maker-gpu",),
     ),
     Cause(
         "k8s-gpu-not-allocatable",

@@ -255,7 +255,8 @@ CAUSES = (
         "restricted access. `sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` "
         "opens them until the next boot",
         # Source: udev rules of the driver packages.
-        explains=("driver-not-loaded",),
+        explains=("driver-not-loaded", "amd-gpu", "intel-gpu"),
+        formerly=("maker-device-permission",),
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl | grep -vx root)" "$USER"',),
         look=("ls -l /dev/nvidia*",),
         cases=(

@@ -100,6 +100,7 @@ CAUSES = (
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
+        explains=("amd-gpu", "intel-gpu", "wsl-driver"),
         way=load_fix,
         certain_if=lambda context: any(
             "build" in event.values for event in events(context, "driver-not-loaded")
@@ -119,7 +120,7 @@ CAUSES = (
                 needs_root=True,
             ),
         ),
-        formerly=("driver-build-failed",),
+        formerly=("driver-build-failed", "maker-driver-not-loaded", "wsl-rocm-missing"),
         says=(
             says("nvml error: driver not loaded", place="host"),
             says(r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver", place="host", example="microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
@@ -151,13 +152,8 @@ CAUSES = (
         means="The firmware does not trust the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or turn Secure Boot off in the firmware",
         # Source: Linux kernel, module signing.
-        where=(
-            lambda context: not listed_gpus(context),
-            lambda context: any(
-                "nvidia" in event.values.get("module", "nvidia")
-                for event in events(context, "secure-boot-rejected")
-            ),
-        ),
+        where=(lambda context: not listed_gpus(context),),
+        but={"module": "^(?!.*nvidia)"},
         commands=(ENROLL_KEY, REBOOT),
         says=(
             r"The signed kernel module failed to load",

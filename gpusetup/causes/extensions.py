@@ -152,7 +152,6 @@ CAUSES = (
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         where=(_is_no_companions,),
         commands=rebuild_of("extension-abi-mismatch"),
-        look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
                 having={"module": "^flash_?attn"},
@@ -165,7 +164,6 @@ CAUSES = (
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
                     "flash-attn",
                 ),
-                look=(alike.TORCHS_CUDA,),
             ),
         ),
         says=(

@@ -23,8 +23,6 @@ FIRMWARE_STATUS = (
 
 GPU = r"GPU (?P<gpu>\d{1,3})"
 
-CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
-
 NO_NVIDIA_GPU = (
     r"\b(?:do not|don['\u2019]?t|doesn['\u2019]?t|does not) (?:have|own) an? (?:NVIDIA |dedicated |CUDA )*(?:GPU|graphics card|card)\b"
     r"|\b(?:VPS|VM|server|machine|laptop|PC|computer|host) (?:without an?|without|with no) (?:NVIDIA )?(?:GPU|graphics card)\b"

@@ -38,8 +38,6 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     )
 
 
-OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
-
 SAME_MESSAGE = r"(?:(?!out of memory).)"
 """A character that does not begin another "out of memory", because a title may quote the message
 that follows it."""
@@ -47,6 +45,7 @@ that follows it."""
 CAUSES = (
     Cause(
         "shm-too-small",
+        formerly=("open-files-limit",),
         certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
         check=CheckCommand("df -h /dev/shm  # in the container", "Filesystem      Size  Used Avail Use% Mounted on\nshm              64M   64M     0 100% /dev/shm"),
         title="/dev/shm is too small for DataLoader workers and NCCL",
@@ -150,17 +149,6 @@ CAUSES = (
         ),
     ),
     Cause(
-        "open-files-limit",
-        certain_if=proofs.message_states_it,
-        title="Too many open files: DataLoader workers share tensors through file descriptors",
-        text="Raise the limit in the shell that starts the program (docker: `--ulimit "
-        "nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf). Or call "
-        'torch.multiprocessing.set_sharing_strategy("file_system")',
-        # Source: torch documentation, multiprocessing.
-        commands=('ulimit -n "$(ulimit -Hn)"',),
-        says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
-    ),
-    Cause(
         "out-of-memory",
         by_check=True,
         certain_if=proofs.numbers_show_it_is_full,
@@ -183,7 +171,6 @@ CAUSES = (
                 title="Other programs use {others} of the GPU's {total}",
                 text="End the program that uses the memory (often an earlier run or another "
                 "notebook), or use another GPU. A smaller batch does not help here",
-                look=("nvidia-smi",),
             ),
             Message(
                 having={"unused": ""},
@@ -204,13 +191,11 @@ CAUSES = (
                 "`--max-running-requests`). If no other program uses the GPU, let the server use "
                 "a larger share of its memory (vLLM: `--gpu-memory-utilization`; SGLang: "
                 "`--mem-fraction-static`)",
-                look=("nvidia-smi",),
             ),
             Message(
                 having={"engine": "llama.cpp"},
                 text="Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`) or use a "
                 "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
-                look=("nvidia-smi",),
             ),
             Message(
                 where=(lambda context: bool(events(context, "ran-first")),),

@@ -99,8 +99,6 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
     Layer.NO_GPU: (
-        "maker-driver-not-loaded", "container-no-maker-gpu",
-        "maker-device-permission",
         "rocm-override-wrong",
         "amd-gpu", "apple-silicon", "intel-gpu",
         "no-nvidia-gpu",
@@ -159,7 +157,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-unavailable-windows", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
-        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
+        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision",
         "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
@@ -27,7 +28,7 @@ from gpusetup.messages.fragments import (
     TORCH_LIBRARY,
 )
 from gpusetup.messages.makers import AMDS, ONEAPIS
-from gpusetup.messages.row import says
+from gpusetup.messages.row import MessageRow, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines
 
@@ -121,6 +122,21 @@ def _triton_windows(context: RuleContext) -> Lines:
         return ()
     return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)
 
+
+OF_TORCHVISION = (
+    r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+    says(r"register a meta kernel directly to the operator \W?torchvision::", example="RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core."),
+)  # fmt: skip
+OF_TORCHAUDIO = (
+    says(r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)", example="ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE"),
+    r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+)  # fmt: skip
+
+COMPANION_PACKAGES: tuple[tuple[Name, str, tuple[str | MessageRow, ...]], ...] = (
+    ("torchvision", "0.20.1", OF_TORCHVISION),
+    ("torchaudio", "2.4.1", OF_TORCHAUDIO),
+)
+"""The companions of torch, each with an old release and the messages that only it prints."""
 
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
 """torch's own libraries, which call ROCm's or oneAPI's, or each other."""
@@ -227,7 +243,7 @@ CAUSES = (
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
             says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", of="its stack", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
             says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", of="its stack", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
-            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", of="its stack", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", ".so", of="its stack", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
             says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", of="its stack", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
             says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl", example="RuntimeError: NCCL version mismatch between ranks"),
         ),
@@ -413,52 +429,30 @@ CAUSES = (
             says(r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'", unless=IN_A_BUILD, example="FileNotFoundError: [Errno 2] No such file or directory: 'gcc'"),
         ),
     ),
-    Cause(
-        "torchvision-mismatch",
-        by_check=True,
-        certain_if=proofs.installed_pair_is_read("torchvision"),
-        check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", "torch                    2.14.1+cu130\ntorchvision              0.20.1"),
-        refuted_by=(
-            Refutation(
-                facts.versions_are_a_pair("torchvision"), "other-torch-imported", alike.WHICH_TORCH
+    *(
+        Cause(
+            f"{name}-mismatch",
+            by_check=True,
+            certain_if=proofs.installed_pair_is_read(name),
+            check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
+            refuted_by=(
+                Refutation(facts.versions_are_a_pair(name), "other-torch-imported", alike.WHICH_TORCH),
             ),
-        ),
-        title="{pair}",
-        plain="torchvision was built for another torch",
-        means="torchvision's operators are compiled for one torch release and one CUDA version.",
-        text="Install the torchvision version that matches your torch, from the same index",
-        says=(
-            r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-            says(r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8."),
-            says(r"register a meta kernel directly to the operator \W?torchvision::", example="RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core."),
-            says(r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)", unless="Failed to load image Python extension", example="ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl"),
-            says(r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)", unless="Failed to load image Python extension", example="dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators"),
-            says(r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)", example="torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
-            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-        ),
-    ),
-    Cause(
-        "torchaudio-mismatch",
-        by_check=True,
-        certain_if=proofs.installed_pair_is_read("torchaudio"),
-        refuted_by=(
-            Refutation(
-                facts.versions_are_a_pair("torchaudio"), "other-torch-imported", alike.WHICH_TORCH
+            title="{pair}",
+            plain=f"{name} was built for another torch",
+            means="Each release is compiled for one torch release and one CUDA version (torchaudio "
+            "2.11 is the last).",
+            text=f"Install the {name} version that matches your torch, from the same index",
+            says=(
+                *rows,
+                says(rf"PyTorch and {name} were compiled with different CUDA(?: major)? versions", example=f"RuntimeError: Detected that PyTorch and {name} were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and {name} has CUDA Version=11.8."),
+                says(rf"{name}\S{{0,40}}\.so: undefined symbol: (?P<symbol>\w+)", unless="Failed to load image Python extension", example=f"ImportError: /x/{name}/lib/lib{name}.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl"),
+                says(rf"dlopen\([^()]{{0,200}}{name}[^()]{{0,80}}\): Symbol not found: (?P<symbol>\w+)", unless="Failed to load image Python extension", example=f"dlopen(/x/site-packages/{name}/lib/lib{name}.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators"),
+                says(rf"{name} (?P<{name}>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)", example=f"{name} {release} requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
+                rf"lib(?:torch|c10)\w*\.so: cannot open shared object file.{{0,900}}?packages/{name}/|packages/{name}/.{{0,900}}?lib(?:torch|c10)\w*\.so: cannot open shared",
             ),
-        ),
-        title="{pair}",
-        plain="torchaudio was built for another torch",
-        means="Each release needs one torch release. torchaudio 2.11 is the last.",
-        text="Install the torchaudio version that matches your torch, from the same index",
-        says=(
-            says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),
-            r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-            says(r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)", example="ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE"),
-            says(r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)", example="OSError: dlopen(/x/site-packages/torchaudio/lib/libtorchaudio.so, 6): Symbol not found: __ZN2at4_ops"),
-            r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-            says(r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)", example="torchaudio 2.4.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
-            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-        ),
+        )
+        for name, release, rows in COMPANION_PACKAGES
     ),
     Cause(
         "companion-torch-mismatch",

@@ -43,6 +43,35 @@ NODES_FOR_A_CONTAINER = (
     "plugin). Docker Desktop's virtual machine on Windows has none of these nodes"
 )
 
+NOT_LOADED = Message(
+    title="The kernel driver of {who} is not loaded",
+    means="ROCm and Level Zero reach the GPU through a device node, which only the driver (amdgpu, "
+    "i915 or xe) creates. ROCm and torch do not include the driver.",
+    text="Load amdgpu (Intel: xe, older GPUs i915). If it does not load, `sudo dmesg` shows why: "
+    "the kernel is older than the GPU or was built without CONFIG_HSA_AMD, firmware files are "
+    "missing, Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it",
+    commands=("sudo modprobe {module}",),
+    # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for WSL
+    # with ROCm"; Linux, drivers/gpu/drm.
+)
+NOT_IN_THE_CONTAINER = Message(
+    title="This container was not given the GPU of {who}",
+    means="A container has only the device nodes that you give it when it starts. `--gpus all` is "
+    "an NVIDIA option and adds none of these.",
+    text=NODES_FOR_A_CONTAINER,
+    # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
+)
+NOT_PERMITTED = Message(
+    title="This user has no permission to open {node}",
+    means="The render and video groups own /dev/kfd and the render nodes. The driver is running, so "
+    "reinstalling torch changes nothing.",
+    text="Join the render and video groups, then log out and in again (a running tmux or Jupyter "
+    "keeps the old groups, and a service such as ollama runs as a separate user). You do not need "
+    "to reinstall anything",
+    commands=('sudo usermod -aG render,video "$USER"',),
+    cases=(Message(where=(in_container,), text=NODES_FOR_A_CONTAINER),),
+    # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
+)
 NO_KERNELS = Message(
     where=(_lacks_the_kernels,),
     title="{build} has no kernels for {board}",
@@ -51,48 +80,6 @@ NO_KERNELS = Message(
 )
 
 CAUSES = (
-    Cause(
-        "maker-driver-not-loaded",
-        plain="The kernel driver of the AMD or Intel GPU is not loaded",
-        title="The kernel driver of {who} is not loaded",
-        means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
-        "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
-        text="Load amdgpu (Intel: xe, older GPUs i915). If it does not load, `sudo dmesg` shows why: "
-        "the kernel is older than the GPU or was built without CONFIG_HSA_AMD, firmware files are "
-        "missing, Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it",
-        commands=("sudo modprobe {module}",),
-        # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
-        # WSL with ROCm"; Linux, drivers/gpu/drm.
-        explains=("amd-gpu", "intel-gpu", "wsl-driver"),
-        check=CheckCommand("lspci -k | grep -EA3 'VGA|3D|Display'", "03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu"),
-        formerly=("wsl-rocm-missing",),
-    ),
-    Cause(
-        "container-no-maker-gpu",
-        plain="The container was not given the AMD or Intel GPU",
-        title="This container was not given the GPU of {who}",
-        means="A container has only the device nodes that you give it when it starts. `--gpus "
-        "all` is an NVIDIA option and adds none of these.",
-        text=NODES_FOR_A_CONTAINER,
-        # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
-        explains=("amd-gpu", "intel-gpu"),
-        check=CheckCommand("ls /dev/kfd /dev/dri  # in the container", "ls: cannot access '/dev/kfd': No such file or directory"),
-    ),
-    Cause(
-        "maker-device-permission",
-        plain="This user has no permission to open the AMD or Intel GPU",
-        title="This user has no permission to open {node}",
-        means="The render and video groups own /dev/kfd and the render nodes. The driver is "
-        "running, so reinstalling torch changes nothing.",
-        text="Join the render and video groups, then log out and in again (a running tmux or "
-        "Jupyter keeps the old groups, and a service such as ollama runs as a separate user). "
-        "You do not need to reinstall anything",
-        commands=('sudo usermod -aG render,video "$USER"',),
-        cases=(Message(where=(in_container,), text=NODES_FOR_A_CONTAINER),),
-        # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
-        explains=("amd-gpu", "intel-gpu"),
-        check=CheckCommand("ls -l /dev/kfd /dev/dri/renderD*; id -nG", "crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo"),
-    ),
     Cause(
         "rocm-override-wrong",
         check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),

@@ -41,7 +41,6 @@ CAUSES = (
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
         "interface. On a single node, `lo` works",
         commands=("unset NCCL_SOCKET_IFNAME",),
-        look=("ip -brief addr",),
         asks=(alike.NCCL_LOG,),
         says=(
             r"no socket interface found|no interface found in the same subnet",
@@ -57,7 +56,6 @@ CAUSES = (
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
         commands=("export NCCL_P2P_DISABLE=1",),
-        look=("nvidia-smi topo -p2p r",),
         asks=(f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",),
         says=(
             r"peer access is not supported|peer mapping resources exhausted|cudaErrorPeerAccessUnsupported|(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",

@@ -240,19 +240,6 @@ CAUSES = (
         "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
         "versions from LD_LIBRARY_PATH",
         # Source: cuBLAS and cuDNN API references, status codes.
-        cases=(
-            Message(
-                having={"library": "^CUDA$"},
-                title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-                means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer "
-                "access, or memory shared between processes.",
-                text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that "
-                "fails, and do without it: return CPU tensors from DataLoader workers, set "
-                "NCCL_P2P_DISABLE=1, drop expandable_segments from PYTORCH_CUDA_ALLOC_CONF "
-                "(vSphere: set pciPassthru0.cfg.enable_uvm to 1)",
-                commands=("export CUDA_LAUNCH_BLOCKING=1",),
-            ),
-        ),
         formerly=("cuda-call-not-supported",),
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -260,7 +247,6 @@ CAUSES = (
         says=(
             says(r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})", unless=r"status [!=]= CU"),
             says(r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})", library="CUFFT"),
-            says("cuda error: operation not supported", library="CUDA"),
         ),
     ),
     Cause(

@@ -11,7 +11,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, packages
-from gpusetup.fixes import makers, paste
+from gpusetup.fixes import paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -36,7 +36,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
     gpusetup chooses."""
     if context.os.jetson:
         return paste.jetson_fix(context)
-    return makers.first_install(context) or paste.install_torch(context)
+    return paste.install_torch(context)
 
 
 def _reinstall(context: RuleContext, _text: str) -> Fix:
@@ -79,9 +79,6 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
         elif package.name == "torch":
             by_pip = by_pip or package.version
     return by_conda, by_pip
-
-
-RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
 
 def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
@@ -239,7 +236,6 @@ CAUSES = (
         "If the driver is missing or too old, install or update it. If torch says `No CUDA GPUs "
         "are available`, CUDA_VISIBLE_DEVICES hides the GPU or the container was given none",
         symptom=True,
-        look=(RAISE,),
         cases=(
             Message(
                 having={"bare": ""},
@@ -252,7 +248,6 @@ CAUSES = (
                 title="A program finds no GPU, although torch sees one in another place",
                 text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
-                look=(RAISE,),
             ),
         ),
         asks=(alike.ASK_TORCH, alike.LIST_GPUS,),

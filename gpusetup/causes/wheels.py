@@ -22,11 +22,6 @@ from gpusetup.model.versions import parsed
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
 """Words that show that an installer was running, because other programs unzip files too."""
 
-FETCHING = (
-    r"(?:\bpip[/\\]_(?:vendor|internal)|\bpip3? (?:install|download)\b|\bDownloading \S{1,80}\.whl)"
-)
-"""Words that show that pip was running, near a message that any program could print."""
-
 
 def _as_chosen(context: RuleContext, text: str) -> Fix:
     """Install with gpusetup, with the installers' own commands as alternatives."""
@@ -314,7 +309,6 @@ CAUSES = (
                 "working folder). A source folder lacks the compiled files of the wheel.",
                 text="Start your script from another folder, or build the checkout (`pip install "
                 "--no-build-isolation -e .`). Reinstalling does not help",
-                look=('python -c "import sys; print(sys.path[0])"',),
             ),
         ),
         formerly=("source-checkout-imported",),

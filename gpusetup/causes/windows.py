@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
@@ -17,11 +17,9 @@ from gpusetup.model.shell import lines
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """Words before a program's exit status."""
 
-LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
-
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
-REMOVAL = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
+(REMOVAL,) = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
 """The command that removes the driver's packages from Ubuntu, but keeps CUDA and the container
 tools."""
 
@@ -32,17 +30,8 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
     return Fix(
         text=f"Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
         "update WSL and start it again (this closes open programs in WSL). Do not install a "
-        "Linux driver inside WSL",
+        f"Linux driver inside WSL, and remove one that is installed there (`{REMOVAL}`)",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
-        # Only a text needs this advice. On a probed machine, `wsl_linux_driver` detects such a
-        # driver.
-        alternatives=paste.other(
-            "if a Linux driver is installed inside WSL, remove it, because it hides the Windows "
-            "driver",
-            *REMOVAL,
-        )
-        if is_report(context)
-        else (),
         needs_root=True,
         min_driver=floor,
     )
@@ -55,7 +44,7 @@ LINUX_DRIVER_IN_WSL = Message(
     means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can reach the "
     "driver on Windows.",
     text="Remove the Linux driver's packages from WSL, then start WSL again",
-    commands=lambda _: (*REMOVAL, *lines("wsl.exe --shutdown")),
+    commands=lambda _: (REMOVAL, *lines("wsl.exe --shutdown")),
     needs_root=True,
 )
 
@@ -139,7 +128,6 @@ CAUSES = (
         needs_root=True,
         says=(
             r"\w+ longer than 260 characters|\[winerror 206\]|windows long path support",
-            says(rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]", example="ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'"),
         ),
     ),
     Cause(

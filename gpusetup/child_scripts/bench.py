@@ -145,12 +145,6 @@ class SettingTrial:
         self.memory.finish()
         return (time.perf_counter() - began) / count
 
-    def complete_losses(self, step_seconds: float, most_seconds: float) -> None:
-        """Run more steps on the same batch, so that as many losses as possible can be compared. The
-        rest of the time is for the timed steps."""
-        for _ in range(int(min(LOSS_STEPS - len(self.losses), most_seconds / step_seconds))):
-            self.step()
-
     def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
         """From now on, take each step's batch from the data set's loader, as in training.
 
@@ -226,8 +220,7 @@ def timed_steps(
     step_seconds = min(seconds_read)
     loader: Answer = {}
     if request.get("loaded") and trial.job.dataset is not None:
-        # Spend a quarter of the time on the losses, and half of the rest on starting the loader.
-        trial.complete_losses(step_seconds, (ends - time.monotonic()) / 4)
+        # At most half of the time is for starting the loader.
         loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
         step_seconds = trial.timed(1)
         # Workers deliver batches in bursts, one per worker, so rounds of one or two steps would

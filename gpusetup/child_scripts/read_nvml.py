@@ -51,12 +51,6 @@ def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answe
     return answer
 
 
-def count_of(nvml: Any) -> int:
-    """The number of GPUs that the driver reports. A broken driver may return any number."""
-    plausible: int = driver_answers.plausible_count(int(nvml.nvmlDeviceGetCount()))
-    return plausible
-
-
 def devices(nvml: Any) -> list[Answer]:
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
@@ -65,7 +59,7 @@ def devices(nvml: Any) -> list[Answer]:
         return nvml, handle
 
     devices: list[Answer] = []
-    for index in range(count_of(nvml)):
+    for index in range(driver_answers.plausible_count(nvml.nvmlDeviceGetCount())):
         device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
         device["lost"] = any(problem["code"] == LOST_CODE for problem in device["problems"])
         devices.append(device)
@@ -245,7 +239,8 @@ def sample(every: float, count: int = 0) -> Any:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
-        gpus = [sampled_gpu(nvml, index) for index in range(count_of(nvml))]
+        count_of_gpus = driver_answers.plausible_count(nvml.nvmlDeviceGetCount())
+        gpus = [sampled_gpu(nvml, index) for index in range(count_of_gpus)]
     except nvml.NVMLError as problem:
         return say({"init": problem.value, "message": str(problem)})
     except driver_answers.NotPlausible as problem:

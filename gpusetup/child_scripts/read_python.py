@@ -8,6 +8,7 @@ folder, which the user's own `python` would not have, so we leave it out.
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import sysconfig
 from typing import Any, Dict, List
@@ -28,8 +29,7 @@ def facts() -> Dict[str, Any]:
         # Python on Windows has no ABI flags, so look in the version text too.
         "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
         "site_packages": paths["purelib"],
-        # `platform.machine()` imports `subprocess` before Python 3.13.
-        "machine": os.uname().machine if hasattr(os, "uname") else windows_machine(),
+        "machine": platform.machine(),
         "path": path,
         **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
         # A marker in the base installation does not apply to the environment.
@@ -55,12 +55,6 @@ def imported_from(stdlib: str, library: str) -> List[str]:
         if entry and not entry.endswith(".zip") and os.path.abspath(entry) not in skipped
     ]
     return list(dict.fromkeys([*folders, library]))
-
-
-def windows_machine() -> str:
-    import platform
-
-    return platform.machine()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ tried: the index or the companion table decides which torch works with them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD
@@ -28,19 +30,19 @@ from gpusetup.choose.choice import Action, Choice, crosses
 from gpusetup.choose.compatibility import numpy_beside, uses_torch
 from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.index import AnsweringIndex, SetQuestion
 from gpusetup.choose.installed import installed_backend, installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.other_makers import refuse_foreign_backend
 from gpusetup.choose.packages import (
+    AnsweringIndex,
     PackageQuestion,
     PackageSet,
     Search,
+    SetQuestion,
     notes_on_sources,
     set_by_table,
     source_only,
 )
-from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import replace
@@ -184,6 +186,36 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     is_left_unused = uses_gpu and has_cpu_build_beside_gpu(wish, host, catalog)
     stays = not wish.is_about_torch and not is_left_unused
     return least_change(wish, host, catalog, stays=stays)
+
+
+def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
+    """Yields the requests that a machine or a report shows, strictest first."""
+    wanted, version = machine.wanted, machine.torch.version
+    kinds = {event.kind for event in machine.events}
+    cuda = wanted.cuda
+    # If the report shows no torch, extensions need one for the CUDA version of their toolkit.
+    if not version and "cuda-toolkit-mismatch-extension-build" in kinds:
+        cuda = cuda or machine.toolkit.nvcc
+    # For example, `12.4` becomes `cu124`.
+    backend = wanted.backend or f"cu{(cuda or '').replace('.', '')}"
+    backend = backend if backend in catalog.backends else "auto"
+    if machine.origin != "report":
+        yield Wish(torch=wanted.torch, backend=backend)
+        return
+    # The author of a report usually wants the installed torch version to work.
+    installed = f"=={public(version)}" if version else None
+    torch = wanted.torch or installed
+    # An index that has any versions of a package lists them in pip's message. If the requested
+    # build exists, the index refused it for another reason.
+    is_refused = "wrong-index" in kinds or any(
+        event.kind == "no-matching-distribution" and not event.values.get("versions")
+        for event in machine.events
+    )
+    builds = {(row.torch, row.backend) for row in catalog.builds}
+    exists = ((torch or "").removeprefix("=="), backend) in builds
+    if backend == "auto" or exists or not is_refused:
+        yield Wish(torch=torch, backend=backend)
+    yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))
 
 
 def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = False) -> Choice:

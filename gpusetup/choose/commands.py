@@ -24,6 +24,29 @@ from gpusetup.model.steps import Step
 Words = tuple[str, ...]
 
 
+def shown_installer(machine: Snapshot) -> str:
+    """The installer whose commands are shown: `uv`, `pip` or `conda`.
+
+    It is the installer that installed torch; if that is unknown, the one that created the
+    environment; failing that, any that is available.
+    """
+    manager, torch = machine.python.manager, machine.torch
+    installed_by = (torch.installer or "").lower()
+    # In a uv project, show uv's commands, because `uv sync` removes what pip installed.
+    if manager == "uv project" and installed_by != "conda":
+        return "uv"
+    if installed_by in ("uv", "pip", "conda"):
+        return installed_by
+    # conda's torch has no label. Installing it over pip's torch, or over an unknown one, would mix
+    # the two.
+    is_unlabelled = torch.version is not None and "+" not in torch.version
+    if manager == "conda" and machine.origin == "report" and not is_unlabelled:
+        return "pip"
+    if manager in ("uv", "conda"):
+        return manager
+    return "uv" if machine.python.has_pip is False else "pip"
+
+
 def started(python: str | None) -> Words:
     """The command that starts a Python interpreter. A portable Python gets `-s`, so that packages
     in the user's home folder do not hide those in its own folder.

@@ -20,12 +20,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Protocol
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companion_table import companion_table, row_of
+from gpusetup.choose.choice import Choice
 from gpusetup.choose.compatibility import (
     exact_version,
     limits_beside,
@@ -41,7 +43,6 @@ from gpusetup.choose.compatibility import (
 )
 from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, pick, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.index import AnsweringIndex, IndexAnswer, SetQuestion
 from gpusetup.choose.installed import public
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, name_of
@@ -207,6 +208,52 @@ def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Ite
 # --- by an index ----------------------------------------------------------------------------------
 
 
+class SetQuestion(Frozen):
+    """A question: which releases meet these requirements, alone or together with a torch?"""
+
+    words: tuple[str, ...]
+    torch: str | None = None
+    """The torch versions, as a specifier such as `==2.9.1`; None to ask without torch."""
+    backend: str = ""
+    """The backend of torch's index from which torch and its family come."""
+    limits: tuple[str, ...] = ()
+    """Constraints, such as `torchcodec<0.14`."""
+    of_torch_index: tuple[str, ...] = ()
+    """The packages besides torch's family that come from torch's index, if they are in the set."""
+    python: str | None = None
+    """Another Python version than the machine's."""
+    with_dependencies: bool = True
+
+
+class IndexAnswer(Frozen):
+    """The packages that an index has for some requirements, or the reason why there are none."""
+
+    packages: Mapping[str, str] = {}
+    """Their names with the chosen versions, such as `2.9.1+cu124`."""
+    on_torch_index: tuple[str, ...] = ()
+    """The names of those packages that come from torch's own index."""
+    reason: str | None = None
+    unknown: tuple[str, ...] = ()
+    """The packages that no index has in any version, if there is no set because of them."""
+    without_wheel: tuple[str, ...] = ()
+    """The packages without a wheel for this machine, if there is no set because of them."""
+
+
+class AnsweringIndex(Protocol):
+    """The package indexes that the user has configured."""
+
+    @property
+    def torch_root(self) -> str:
+        """The root URL of torch's own indexes, without a login."""
+
+    def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
+        """Called before the first question, with the choice of torch alone and the packages."""
+
+    def ask(self, question: SetQuestion) -> IndexAnswer:
+        """The newest releases that answer the question, or the reason why there are none. Raises
+        `Blocked` if an index does not respond."""
+
+
 class Search:
     """A search in an index, with the packages that it left out and the reasons that it met."""
 
@@ -240,7 +287,9 @@ class Search:
                 if not answer.reason:
                     return self._set(build, answer)
                 first = first or answer
-                self._refuse_unknown(first)
+                # No other torch makes up for a package that no index has in any version.
+                if first.unknown:
+                    raise self._nothing_found(build, first)
         assert first is not None, "the newest build was tried"
         raise self._nothing_found(builds[0], first)
 
@@ -275,17 +324,6 @@ class Search:
             else:
                 pinned.append(f"{word}=={public(version)}")
         return tuple(pinned)
-
-    def _refuse_unknown(self, answer: IndexAnswer) -> None:
-        """Raise Unsatisfiable if no index has one of the packages in any version."""
-        if answer.unknown:
-            # A file that is not read may name an index that has the package.
-            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
-            raise refusal(
-                f"None of the indexes has {' or '.join(answer.unknown)}",
-                f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
-                steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
-            )
 
     def _named_by_uv(
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
@@ -452,6 +490,13 @@ class Search:
 
     def _nothing_found(self, newest: TorchBuild, first: IndexAnswer) -> Unsatisfiable:
         """The error that no set of packages works, with the cause."""
+        if first.unknown:
+            by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
+            return refusal(
+                f"None of the indexes has {' or '.join(first.unknown)}",
+                f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
+                steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
+            )
         reason, question = self.with_any_torch or first.reason or "", self.question
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.choose.host import Host
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.machine import Snapshot
-    from gpusetup.project.meets import ProjectHere
+    from gpusetup.project.decide import ProjectHere
 
 SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
 only reads, and does not import torch; to test torch, use `gpusetup verify`. The exit code is 0 if
@@ -115,7 +115,7 @@ def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     # The readers take 20 ms to import.
     if not any(map(os.path.isfile, OF_A_FOLDER)):
         return None
-    from gpusetup.project.meets import project_here
+    from gpusetup.project.decide import project_here
     from gpusetup.project.read import ask_of_folder
 
     ask = ask_of_folder()

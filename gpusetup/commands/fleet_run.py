@@ -50,7 +50,7 @@ class Question(CommandQuestion):
         "connect over ssh to each host listed in FILE", metavar="FILE", one_of="engine"
     )
     ray: str | None = option(
-        "start an actor on each node of this Ray cluster; `auto` uses the running cluster",
+        "start a task on each node of this Ray cluster; `auto` uses the running cluster",
         metavar="ADDRESS",
         one_of="engine",
     )

@@ -107,9 +107,7 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.commands.words import refuse_scripts
 
     if question.project:
-        from gpusetup.commands.install_project import show_project
-
-        return show_project(question, out)
+        return flow.show_project(question, out)
     refuse_scripts(question.packages)
     if question.machine:
         return flow.show_described(question, gather(out, question.machine), out)

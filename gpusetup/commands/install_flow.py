@@ -1,29 +1,38 @@
-"""The flows of `gpusetup install`: into an environment, back (`--undo`), and for a described
-machine. Each chooses a torch, makes a plan, shows it, asks for confirmation, and carries it out."""
+"""The flows of `gpusetup install`: into an environment, back (`--undo`), for a described machine,
+and for a project. Each chooses a torch and shows what would be done. The first two ask for
+confirmation, and carry it out; `--project` only prints the smallest edit with which a project or a
+script gets the right torch."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpusetup.catalog.builds import completed_from_catalog
+from gpusetup import named_file
+from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import coming_of, new_folder, options_of_new_environment
+from gpusetup.choose.coming import coming_of, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
+from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import for_host, without_torch
-from gpusetup.choose.host import Host, host_of
-from gpusetup.choose.index import AnsweringIndex
+from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import by_conda, installed_packages, marker_environment
+from gpusetup.choose.newest import nothing_fits
+from gpusetup.choose.packages import AnsweringIndex
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
+from gpusetup.commands.words import is_script, refuse_scripts
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import blocks_torch
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
@@ -44,13 +53,28 @@ from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
-from gpusetup.project.ask import Ask
-from gpusetup.project.decide import Decision, afterwards, decide, described_python
-from gpusetup.project.read import read_ask
+from gpusetup.model.shell import OWN_SYSTEM, own_line
+from gpusetup.project.ask import Ask, named_family
+from gpusetup.project.decide import (
+    Decision,
+    afterwards,
+    allows_python,
+    decide,
+    described_python,
+    newest_python,
+)
+from gpusetup.project.edit import (
+    Edit,
+    backends_of_variants,
+    edit_for,
+    edit_of_variants,
+    notes_on_tables,
+    project_lines,
+)
+from gpusetup.project.read import ask_of_folder, read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.uv.package_index import PersonIndex
+from gpusetup.uv.question import PersonIndex
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import Question as InstallQuestion
@@ -115,7 +139,6 @@ def choose_task(
         coming=coming_of(choice, host, catalog),
         root=question.root,
         is_for_other_host=question.for_other_host,
-        elsewhere=new_environment(question, wish, choice, host.machine),
         why=choice.reason,
     )
 
@@ -125,14 +148,10 @@ def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     place, because conda keeps its own record of packages."""
     if question.venv or not by_conda(machine):
         return
-    words = ["gpusetup", "resolve", "--installer", "conda"]
-    torch = "latest" if question.upgrade else question.torch
-    for option, value in (("--torch", torch), ("--from", question.machine)):
-        words += [option, str(value)] if value else []
-    words += ["--backend", question.backend] if question.backend != "auto" else []
     raise Blocked(
         f"conda installed torch into {machine.python.prefix}, so conda must change it",
-        hint=f"nothing was changed; `{own_line(*words)}` prints conda's command for the active "
+        hint="nothing was changed; `gpusetup resolve --installer conda`, with the same `--torch` "
+        "(`latest` for `--upgrade`) and `--backend`, prints conda's command for the active "
         "environment; afterwards, `gpusetup verify` tests the result",
     )
 
@@ -155,20 +174,6 @@ def stop_early(
             raise not_torchs_fault(trouble, host.machine)
         talk(f"First: {trouble.title} ({trouble.id}). Installing torch does not fix that.")
     refuse_unfit(choice, host.machine)
-
-
-def new_environment(
-    question: InstallQuestion, wish: Wish, choice: Choice, machine: Snapshot
-) -> str:
-    """The command that creates a new environment, with the requested packages, next to one that
-    must not be changed."""
-    words = ["gpusetup", "install", "--venv", new_folder(machine)]
-    words += (*options_of_new_environment(choice, machine), *wish.packages)
-    for option, value in (("--driver", question.driver), ("--index", question.index)):
-        words += [option, value] if value else []
-    for gpu in question.gpu:
-        words += ["--gpu", gpu]
-    return without_logins(shell_line(tuple(words), machine.os.family))
 
 
 # --- the plan is shown, and carried out -----------------------------------------------------------
@@ -242,7 +247,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         out.talk("The right build is there but fails its test: it will be installed again.")
         task = task.again()
     if target.venv is None:
-        check_environment(machine, task.elsewhere)
+        check_environment(machine)
     task, plan = plan_newest(job, target, task)
     return _switch(run, task, plan, notes) if plan.wheels else _unchanged(run, task, notes)
 
@@ -257,7 +262,7 @@ def _chosen(run: Run, wish: Wish) -> Task:
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
         stop_early(question, wish, host, choice, out.talk)
         if run.target.venv is None:
-            check_environment(run.machine, new_environment(question, wish, choice, host.machine))
+            check_environment(run.machine)
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
@@ -386,7 +391,7 @@ def show_described(
     coming, build = task.coming, task.build
     argvs = [last_step] if last_step else []
     if not task.coming.is_nothing:
-        check_environment(machine, task.elsewhere)
+        check_environment(machine)
         packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
         python = machine.python.executable
         steps = steps_of_wheels("uv", task.choice, python, packages, question.root)
@@ -420,3 +425,157 @@ def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
     """The versions of a build as its index has them, such as `2.9.1+cu128`."""
     versions = build.family(family).items()
     return {name: build.labelled_version(version) for name, version in versions}
+
+
+# --- the edit for a project -----------------------------------------------------------------------
+
+PROJECT_FILE = "pyproject.toml"
+
+
+def show_project(question: InstallQuestion, out: Console) -> Reply:
+    """The reply with the edit for the project in this folder or, if one is named, for a script."""
+    script = next(filter(is_script, question.packages), None)
+    others = tuple(word for word in question.packages if word != script)
+    refuse_scripts(others)
+    question = question.replaced(packages=others)
+    machine = gather(out, question.machine, question.python)
+    wish = wish_of(question, machine)
+    # Ignore the packages that are installed here, because uv locks a project for other machines
+    # too.
+    host = host_for(question, wish, without_torch(machine))
+    root = without_logins(question.root)
+    if script:
+        return _show_script(script, wish, host, root)
+    ask = _project_here()
+    if ask.has_project or ask.is_poetry or not ask.requests:
+        return _show_edit(question, ask, wish, host, root)
+    # uv can add nothing without a `[project]` table: torch first, then the project with its other
+    # packages.
+    of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
+    last_step = None
+    if ask.kind in of_kind:
+        python = machine.python.executable
+        target = ("--python", python) if python else ()
+        last_step = ("uv", "pip", "install", *target, *of_kind[ask.kind])
+    note = (
+        f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
+        "installed first, then the project"
+    )
+    with_file = question.replaced(requirements=(*question.requirements, ask.path))
+    return show_described(with_file, machine, out, last_step=last_step, note=note)
+
+
+def _project_here() -> Ask:
+    """What the project in this folder asks for. Raises BadInput for a pyproject.toml that is not
+    valid, because uv and pip refuse such a project too."""
+    ask = Ask(path=PROJECT_FILE, kind="pyproject")
+    if named_file.is_there(Path(PROJECT_FILE)):
+        ask = read_ask(PROJECT_FILE)
+    # A pyproject.toml may only configure tools, beside a requirements.txt.
+    is_of_project = ask.has_project or ask.is_poetry or ask.requests
+    return ask if is_of_project else ask_of_folder() or ask
+
+
+def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
+    """The reply with the edit for a project of uv or Poetry: with one extra for each build, with a
+    torch of its own, or without one."""
+    catalog = load_catalog()
+    host, python_notes = _for_pythons(ask, host, wish, catalog)
+    # uv itself chooses a Python for the project, so the one here excludes nothing.
+    decision = decide((replace(ask, python=None),), wish, host, catalog)
+    # uv locks the packages beside torch, so they do not choose the build.
+    alone = replace(decision.wish, packages=())
+    choice = choose(alone, host, catalog)
+    build = choice.build
+    family = wanted_family(choice, host)
+    names_torch = bool(ask.family or decision.variant)
+    after: dict[str, str] = {}
+    if backends := backends_of_variants(ask, build, catalog):
+        of_backend = [one for one, its in backends.items() if build and its == build.backend]
+        # `uv sync` has to be told one, also if none of them is for this machine.
+        chosen = (of_backend or [*backends])[-1]
+        pinned = build if wish.torch else None
+        edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
+    elif build is None:
+        raise nothing_fits(choice)
+    elif names_torch and not wish.names_build and not wish.family:
+        edit = edit_for(ask, host, build, decision.variant, root, catalog)
+        after = labelled(build, ask.family or ("torch",))
+    else:
+        # The project does not name torch yet, or the user names one. Its torchvision must come from
+        # torch's index too, because the one on the default index is built for that index's torch.
+        members = build.family(named_family([*family, *ask.family]))
+        exact = (f"{build.project(name)}=={version}" for name, version in members.items())
+        url = build.index or index_url(build.backend, root)
+        lines = tuple(project_lines(members, url, build, catalog))
+        step = ("uv", "add", *exact, *wish.packages)
+        edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
+        after = labelled(build, family)
+    steps = edit.steps
+    if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
+        steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
+    notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
+    if not named_file.is_there(Path(PROJECT_FILE)):
+        notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
+    answer = InstallAnswer(
+        state="planned",
+        target=ask.path,
+        before={},
+        after=after,
+        steps=tuple(DoneStep(argv=argv) for argv in steps),
+        lines=edit.lines,
+        notes=tuple(notes),
+    )
+    return Reply(answer, partial(screens.project_screen, notes=notes))
+
+
+def _for_pythons(
+    ask: Ask, host: Host, wish: Wish, catalog: Catalog
+) -> tuple[Host, tuple[str, ...]]:
+    """The host with the oldest Python that a project supports, for which uv locks it, and a note if
+    no torch inside the bounds has wheels for that Python."""
+    named = re.search(r">=?\s*(3\.\d+)", ask.python or "")
+    if not named:
+        return host, ()
+    oldest = replace(host, facts=replace(host.facts, python=named[1]))
+    with suppress(Unsatisfiable):
+        wish_there = decide((replace(ask, python=None),), wish, oldest, catalog).wish
+        if pick(question_of(wish_there, oldest, catalog)):
+            return oldest, ()
+    here, asked = host.facts.python, ask.python or ""
+    if not (here and allows_python(asked, here)):
+        usable = newest_python(question_of(wish, host, catalog), asked)
+        host = replace(host, facts=replace(host.facts, python=usable[0] if usable else here))
+    return host, (
+        f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
+        f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",
+    )
+
+
+def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
+    """The reply with the uv commands for a script: uv itself writes the script's metadata block
+    (PEP 723), with the index."""
+    choice = choose(wish, host, load_catalog())
+    build = choice.build
+    if build is None:
+        raise nothing_fits(choice)
+    pins = build.family(wanted_family(choice, host))
+    words = (*(f"{build.project(name)}=={version}" for name, version in pins.items()),)
+    index = f"pytorch={build.index or index_url(build.backend, root)}"
+    commands = (
+        ("uv", "add", "--script", path, *words, *wish.packages, "--index", index),
+        ("uv", "run", path),
+    )
+    notes = (
+        "uv asks this index for the script's other packages too; `explicit = true` below its url "
+        "in the block keeps them on the default index",
+    )
+    answer = InstallAnswer(
+        state="planned",
+        target=path,
+        before={},
+        after=labelled(build, tuple(pins)),
+        steps=tuple(DoneStep(argv=argv) for argv in commands),
+        notes=notes,
+    )
+    return Reply(answer, partial(screens.project_screen, notes=notes))

@@ -13,7 +13,7 @@ from gpusetup.commands.common import FROM, Machine, gather
 from gpusetup.commands.question import CommandQuestion, HelpGroup, number, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.configs.config import read_config
-from gpusetup.configs.keys import optimizer_named, strategy_named
+from gpusetup.configs.keys import named
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
@@ -30,6 +30,7 @@ from gpusetup.plan.place import (
 )
 from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
+from gpusetup.plan.terms import LOSSES, OPTIMIZERS, SAME_LOSS
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
@@ -77,7 +78,10 @@ class Question(CommandQuestion):
         parse=method_named,
     )
     optimizer: str | None = option(
-        "the optimizer, e.g. adamw8bit or adafactor", metavar="NAME", parse=optimizer_named
+        "the optimizer, e.g. adamw8bit or adafactor",
+        metavar="NAME",
+        parse=named("optimizer"),
+        choices=OPTIMIZERS,
     )
     dtype: str | None = option(
         "type of the weights: fp32, bf16 or fp16", metavar="TYPE", choices=("fp32", "bf16", "fp16")
@@ -95,6 +99,7 @@ class Question(CommandQuestion):
         "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
         "chunked, hf, eager, ...",
         metavar="NAME",
+        choices=(*LOSSES, *SAME_LOSS),
     )
     lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
     quantize: str | None = option(
@@ -119,7 +124,7 @@ class Question(CommandQuestion):
     strategy: str | None = option(
         "how the GPUs share the training: ddp, fsdp, zero2, dp (DataParallel), ...",
         metavar="NAME",
-        parse=strategy_named,
+        parse=named("strategy"),
         choices=SHARDED,
     )
     sp: int | None = number("degree of sequence parallelism")

@@ -44,7 +44,7 @@ from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import resolution_text
 from gpusetup.system.system import System
-from gpusetup.uv.package_index import PersonIndex
+from gpusetup.uv.question import PersonIndex
 
 SUMMARY = """Tells you which PyTorch build fits this machine, or a machine that you describe, and
 why the other builds do not. If you leave an option out, its value is read from this machine."""

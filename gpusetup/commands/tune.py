@@ -116,8 +116,8 @@ def run(question: Question, out: Console) -> Reply:
     answer = _measure(question, out, config, facts) if question.measures else TuneAnswer()
     if config and facts:
         from gpusetup.tune.config_file import with_proposal
+        from gpusetup.tune.measure import gains_by_role
         from gpusetup.tune.rules import propose
-        from gpusetup.tune.table import gains_by_role
 
         measured = Measured(batch_size=answer.batch_size, is_faster=gains_by_role(answer.benchmark))
         proposal = propose(config, facts, measured)

@@ -60,24 +60,13 @@ def dotted(path: Path) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def key_name(word: str) -> str:
-    """A key without the dashes of a command-line option, and with underscores instead of other
-    dashes.
-
-    >>> key_name("--train-batch-size"), key_name("batch_size")
-    ('train_batch_size', 'batch_size')
-    """
-    return word.lstrip("-").replace("-", "_") if "-" in word else word
-
-
 def name_of(path: Path) -> str:
-    """The last key of a path without option dashes; "" for the whole file, the index for a list
-    item.
+    """The last key of a path; "" for the whole file, the index for a list item.
 
-    >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
+    >>> name_of(("args", "batch_size")), name_of(()), name_of(("stages", 0))
     ('batch_size', '', '0')
     """
-    return key_name(str(path[-1])) if path else ""
+    return str(path[-1]) if path else ""
 
 
 def words_of(word: str) -> set[str]:
@@ -91,10 +80,8 @@ def words_of(word: str) -> set[str]:
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
-    """The names of all keys in the settings, without option dashes."""
-    return frozenset(
-        key_name(part) for setting in settings for part in setting.path if isinstance(part, str)
-    )
+    """The names of all keys in the settings."""
+    return frozenset(part for one in settings for part in one.path if isinstance(part, str))
 
 
 def whole_number(setting: Setting) -> int | None:

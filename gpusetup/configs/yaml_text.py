@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
@@ -33,7 +33,7 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not YAML: {reason[:200]}") from problem
     if root is None:
         return
-    settings = list(_YamlWalk(text, name).settings(root, _Parents()))
+    settings = list(_YamlWalk(text, name).settings(root))
     # An empty document is a single scalar without text.
     if len(settings) > 1 or settings[0].text:
         yield from settings
@@ -72,18 +72,6 @@ KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
 """Class name of a ruamel.yaml node -> kind of setting; all other nodes are scalars."""
 
 
-class _Parents(NamedTuple):
-    """The facts about a node's parents that its setting depends on."""
-
-    path: Path = ()
-    key: Any = None
-    """The node of the setting's key; None for a list item and for the whole file."""
-    shared: bool = False
-    """Whether a map or list that contains the setting has an anchor."""
-    flow: bool = False
-    """Whether the setting is inside `{...}` or `[...]`."""
-
-
 class _YamlWalk:
     """Collects the settings of one YAML file from its nodes. A node with an anchor, and everything
     inside it, counts as shared."""
@@ -93,42 +81,47 @@ class _YamlWalk:
         self.name = name
         self.visited = set[int]()
 
-    def settings(self, node: Any, parents: _Parents) -> Iterator[Setting]:
-        """A node as a setting, followed by the nodes inside it; an alias is not followed."""
+    def settings(
+        self, node: Any, path: Path = (), key: Any = None, *, shared: bool = False,
+        flow: bool = False,
+    ) -> Iterator[Setting]:  # fmt: skip
+        """A node as a setting, followed by the nodes inside it; an alias is not followed.
+
+        `key`: the node of the setting's key; None for a list item and for the whole file. `shared`
+        and `flow`: whether a map or list around the setting has an anchor, or is in `{...}` or
+        `[...]`.
+        """
         is_alias = id(node) in self.visited
         self.visited.add(id(node))
         kind = KINDS.get(type(node).__name__, "scalar")
-        is_shared = parents.shared or bool(node.anchor)
+        is_shared = shared or bool(node.anchor)
         start, end = node.start_mark.index, node.end_mark.index
         text = self.text[start:end] if kind == "scalar" else ""
         # For a block of text (`|`, `>`) use its value, not the indented lines.
         if kind == "scalar" and getattr(node, "style", None) in ("|", ">"):
             text = str(node.value)
         yield Setting(
-            path=parents.path,
+            path=path,
             kind="alias" if is_alias else kind,
             text=text,
             start=start,
             end=end,
-            line=(parents.key or node).start_mark.line + 1,
-            key_start=parents.key and parents.key.start_mark.index,
+            line=(key or node).start_mark.line + 1,
+            key_start=key and key.start_mark.index,
             shared=is_shared,
-            flow=parents.flow,
+            flow=flow,
         )
         if is_alias or kind == "scalar":
             return
         key_lines: dict[str, int] = {}
         children = node.value if kind == "map" else enumerate(node.value)
-        for index, (key, child) in enumerate(children):
-            word = key if kind == "list" else self.word(key, key_lines, index)
-            has_plain_key = kind == "map" and type(key).__name__ == "ScalarNode"
-            parents_of_child = _Parents(
-                path=child_path(parents.path, word),
-                key=key if has_plain_key else None,
-                shared=is_shared,
-                flow=bool(node.flow_style),
+        for index, (name, child) in enumerate(children):
+            word = name if kind == "list" else self.word(name, key_lines, index)
+            has_plain_key = kind == "map" and type(name).__name__ == "ScalarNode"
+            child_key, is_flow = name if has_plain_key else None, bool(node.flow_style)
+            yield from self.settings(
+                child, child_path(path, word), child_key, shared=is_shared, flow=is_flow
             )
-            yield from self.settings(child, parents_of_child)
 
     def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
         """The text of a map's key; BadInput if the same map already has the key. A key that is not

@@ -55,7 +55,7 @@ def command_that_decides(
     if finding is not None:
         candidates += RECORDS[finding.id].asks
     program = program_of(context)
-    beside = program.reading if program and is_beside_torch(context) else ""
+    beside = program.reading if program and not program.on_torch else ""
     if is_open:
         candidates += ([beside] if beside else []) + list(_commands_of_step(context))
     for command in candidates:

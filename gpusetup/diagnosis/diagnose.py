@@ -15,10 +15,9 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import offer_of
-from gpusetup.choose.commands import answer_of
+from gpusetup.choose.commands import answer_of, shown_installer
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
-from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered
 from gpusetup.diagnosis.explanations import RULE_BROKEN
@@ -278,12 +277,9 @@ def _marked(
         # Only one command should be run first.
         return replace(finding, fix=replace(fix, looks=())) if reading and fix else finding
     # With two installations, people would have to choose between them.
-    if fix and root and _installs(root) and _installs(finding) - _installs(root):
-        return replace(finding, fix=replace(fix, commands=()))
+    of_root = root.fix.commands if root and root.fix else ()
+    if fix and any(line.startswith("gpusetup install") for line in of_root):
+        others = [line for line in fix.commands if line not in of_root]
+        if any(line.startswith("gpusetup install") for line in others):
+            return replace(finding, fix=replace(fix, commands=()))
     return finding
-
-
-def _installs(finding: Finding) -> set[str]:
-    """The commands of a finding that install torch."""
-    commands = finding.fix.commands if finding.fix else ()
-    return {line for line in commands if line.startswith("gpusetup install")}

@@ -56,17 +56,9 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 
 # --- the program ----------------------------------------------------------------------------------
 
-PINNING_ENGINES = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "lmdeploy": "LMDeploy",
-}
+PINNING_ENGINES = ("vllm", "sglang", "lmdeploy")
 """Packages whose releases each require exactly one torch release, because another one breaks their
 kernels."""
-SAME_FOR_ALL_PROGRAMS = (
-    *("maker-driver-not-loaded", "maker-device-permission", "container-no-maker-gpu"),
-)
-"""Causes on an AMD or Intel machine whose fix does not depend on the program."""
 WITHOUT_TORCH = (
     "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers; ollama: set "
     "OLLAMA_VULKAN=1 for its server), or its build for the CPU. If ROCm lists no GPU at all, join "
@@ -81,11 +73,11 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """The program's own fix, if torch's fix does not help the program. Fixes for the driver, the
     container and the hardware are the same for all programs."""
     failed = context.snapshot.failing.program
-    for engine, name in PINNING_ENGINES.items():
-        if name == failed or package(context, engine):
+    for engine in PINNING_ENGINES:
+        if engine == (failed or "").lower() or package(context, engine):
             return _with_pinned_torch(context, engine, finding, fix)
     program, place = program_of(context), RECORDS[finding.id].place
-    if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:
+    if program is None or program.on_torch:
         return fix
     if place and place[0] is Layer.NO_GPU:
         return Fix(text=WITHOUT_TORCH.format(program.name))

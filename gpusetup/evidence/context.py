@@ -157,7 +157,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 NO_FAILURES = frozenset(
     "torch-loads-libraries "  # noqa: SIM905
     "device-node-missing rocm-lists-gpu "
-    "packaged-program environment-owner host-of-a-lender names-failure capability-warning "
+    "packaged-program environment-owner host-of-a-lender names-failure "
     "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
     "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
     "nccl-on-a-bridge output-shown program-crashed cloud-machine "
@@ -283,18 +283,6 @@ def lines_of_a_person(context: RuleContext) -> set[int]:
 def on(context: RuleContext, family: str) -> bool:
     """Whether the machine's operating system is of this family."""
     return context.os.family == family
-
-
-MACOS_IN_NAME = re.compile(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})")
-"""`macOS 26.0`: a text's name of the system, with the version."""
-
-
-def macos_version(context: RuleContext) -> str | None:
-    """The version of macOS, or None if it is unknown or the system is another one."""
-    if not on(context, "macos"):
-        return None
-    named = MACOS_IN_NAME.search(context.os.name or "")
-    return context.os.version or (named[1] if named else None)
 
 
 def in_container(context: RuleContext) -> bool:

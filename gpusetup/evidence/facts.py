@@ -28,8 +28,8 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
-from gpusetup.model.machine import Event, Events, Gpu
-from gpusetup.model.versions import Capability, cuda_of, parsed
+from gpusetup.model.machine import Event, Events
+from gpusetup.model.versions import cuda_of, parsed
 
 Fact = Callable[[RuleContext], str]
 """Returns a sentence about what was read, or "" if the fact does not hold or is unknown."""
@@ -266,7 +266,7 @@ def torch_has_the_kernels(context: RuleContext) -> str:
     # torch's own warning about the GPU comes from the torch that is running, so it takes precedence
     # over a list.
     is_warned = events(context, "gpu-not-in-wheel")
-    if is_warned or not known or not all(_torch_serves(context, gpu) for gpu in known):
+    if is_warned or not known or not all(serving(context, gpu) for gpu in known):
         return ""
     targets = dict.fromkeys(gpu.compute_capability.sm for gpu in known if gpu.compute_capability)
     torch = f"torch {context.torch.version or ''}".strip()
@@ -279,22 +279,6 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
     comes from the catalog."""
     lists = readings(context, "torch.kernels")
     return any(one.value and one.source != "catalog" for one in lists)
-
-
-def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
-    """Whether the installed torch has kernels for a GPU: by the build's own list of kernels or, for
-    a build that is newer than the catalog, by the newest build on the same index."""
-    torch = context.torch
-    if torch.kernels is not None:
-        return serving(context, gpu) is not None
-    builds = [build for build in context.catalog.builds if build.backend == torch.backend]
-    if not builds or torch.version is None:
-        return False
-    newest = max(parsed(build.torch) for build in builds)
-    if parsed(torch.version.partition("+")[0]) < newest:
-        return False
-    sm = (gpu.compute_capability or Capability(0, 0)).sm
-    return any(sm in build.kernels for build in builds if parsed(build.torch) == newest)
 
 
 def torch_lists_the_target(context: RuleContext) -> str:

@@ -48,32 +48,26 @@ TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBacke
 """torch's own exception classes; `error` stands for a message without a class."""
 
 
-def is_beside_torch(context: RuleContext) -> bool:
-    """Whether a text is about a program that uses the GPU without torch."""
-    # Import it here, because the table of programs is long and rarely needed.
-    from gpusetup.messages.programs import BY_NAME
-
-    name = context.snapshot.failing.program
-    if name is not None:
-        program = BY_NAME.get(name)
-        return program is not None and not program.on_torch
-    for event in events(context, "program-failed"):
-        exception = event.values.get("exception", "error").rpartition(".")[2]
-        # A class that is neither Python's nor torch's, such as CuPy's `CUDADriverError`.
-        if not hasattr(builtins, exception) and exception not in TORCHS_EXCEPTIONS:
-            return True
-    return False
-
-
 def program_of(context: RuleContext) -> Program | None:
-    """The program of a text. Its table is loaded only if the text is about a program."""
-    name = context.snapshot.failing.program
-    is_unnamed = name is None and is_beside_torch(context)
-    if name is None and not is_unnamed:
+    """The program of a text; None if the text is not about one, or about torch itself."""
+    name, failures = context.snapshot.failing.program, events(context, "program-failed")
+    if name is None and not failures:
         return None
+    # Import it here, because the table of programs is long and rarely needed.
     from gpusetup.messages.programs import BY_NAME, UNNAMED
 
-    return UNNAMED if name is None else BY_NAME.get(name)
+    if name is not None:
+        return BY_NAME.get(name)
+    classes = [e.values.get("exception", "error").rpartition(".")[2] for e in failures]
+    # A class that is neither Python's nor torch's, such as CuPy's `CUDADriverError`.
+    are_known = (hasattr(builtins, one) or one in TORCHS_EXCEPTIONS for one in classes)
+    return None if all(are_known) else UNNAMED
+
+
+def is_beside_torch(context: RuleContext) -> bool:
+    """Whether a text is about a program that uses the GPU without torch."""
+    program = program_of(context)
+    return program is not None and not program.on_torch
 
 
 def job_without_gpu(context: RuleContext) -> Events:
@@ -81,9 +75,8 @@ def job_without_gpu(context: RuleContext) -> Events:
     jobs = events(context, "slurm-job")
     # If Slurm itself reports a job without GPUs, a GPU that is listed in the text belongs to the
     # node and not to the job.
-    for event in jobs:
-        if "gave" in event.values:
-            return (event,)
+    if refused := [event for event in jobs if "gave" in event.values]:
+        return (refused[0],)
     if not jobs or gpus(context):
         return ()
     # In a job without a GPU, Slurm's plugin sets CUDA_VISIBLE_DEVICES to an empty string.
@@ -91,11 +84,5 @@ def job_without_gpu(context: RuleContext) -> Events:
     requests = {event.values.get("gpus") for event in jobs}
     if requests - {None, "not shown" if is_emptied else None}:
         return ()
-    messages = [
-        event
-        for event in events(context, "no-devices-found", "cuda-unavailable")
-        # `cuda-unavailable` may have other reasons, so its message must say that there is no GPU.
-        if event.kind == "no-devices-found"
-        or "no cuda gpus are available" in (event.text or "").lower()
-    ]
+    messages = events(context, "no-devices-found", "cuda-unavailable")
     return (jobs[0], *messages) if messages or is_emptied else ()

@@ -129,18 +129,8 @@ def message_names_the_stub(context: RuleContext) -> bool:
 def numbers_show_it_is_full(context: RuleContext) -> bool:
     """Whether the numbers in a message show that more memory was requested than is left."""
     for message in events(context, "out-of-memory"):
-        names = ("asked_bytes", "total_bytes", "free_bytes", "held_bytes")
-        asked, total, free, held = (whole_number(message.values.get(name)) for name in names)
-        if asked is None or total is None:
-            continue
-        if free is not None and asked > free:
+        names = ("asked_bytes", "total_bytes", "free_bytes")
+        asked, total, free = (whole_number(message.values.get(name)) for name in names)
+        if asked is not None and total is not None and free is not None and asked > free:
             return True
-        if free is None and held is not None:
-            # Metal does not print the free memory, but its limit and the used parts; the part of
-            # other programs is a text with a unit: "14.76 GB". A GB of Metal is 2**30 bytes.
-            others = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
-            held_by_others = int(float(others[1]) * (1 << 30)) if others else 0
-            # The numbers have two decimals, so the parts may add up to slightly less.
-            if held + held_by_others + asked > 0.99 * total:
-                return True
     return False

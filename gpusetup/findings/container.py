@@ -105,9 +105,6 @@ def _got_none(context: RuleContext) -> bool:
     # Container engines mount nvidia-smi together with the devices; in LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
     blind_programs = events(context, *BLIND, *by_hand)
-    # The toolkit queried the host's driver, so that driver is what is missing.
-    if any(event.values.get("place") == "host" for event in blind_programs):
-        return False
     visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
     was_promised = visible not in NOTHING and machine.pci_devices is None
     if blind_programs or nvidia_on_pci(context) or was_promised:
@@ -176,14 +173,9 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     # GPUs.
     if not listed or not cuda_was_refused(context):
         return False
+    # Other words (`$GPUS`) may be a variable that the text does not resolve.
     index = whole_number(first_entry)
-    if index is not None:
-        return index >= len(listed)
-    # An entry may be the beginning of a GPU's identifier. Other words (`$GPUS`) may be a variable
-    # that the text does not resolve, so they prove nothing.
-    identifiers = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
-    is_known = any(name.startswith(first_entry) for name in identifiers)
-    return first_entry.startswith(("GPU-", "MIG-")) and not is_known
+    return index is not None and index >= len(listed)
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:

@@ -98,15 +98,9 @@ def _looked_in_vain(context: RuleContext) -> Events:
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    if events(context, *FAILS_WITHOUT_GPU):
-        return messages
     return (*messages, *events(context, "smi-not-found"))
 
 
-FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""Failures of an import, which also happen without a GPU, for example on a login node. So a missing
-nvidia-smi in such a text is not the cause. (A GPU without a driver on the PCI bus comes first in
-the order of causes.)"""
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 
@@ -321,8 +315,8 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     driver, catalog = context.driver, context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
     dropped = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
-    is_open, request = driver.open_module, drivers.driver_request(context)
-    is_wrong_kind = not request.takes_open if is_open else request.needs_open and is_open is False
+    is_open, needs_open = driver.open_module, drivers.needs_open(context)
+    is_wrong_kind = not drivers.takes_open(context) if is_open else needs_open and is_open is False
     # Only a probed machine proves that no GPU is listed, because a text may leave out the list.
     is_live = driver.module_loaded and driver_belongs_here(context) and not is_report(context)
     if not messages and is_wrong_kind and is_live:

@@ -16,7 +16,6 @@ from gpusetup.causes.extensions import capabilities, extension_of, kernel_messag
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
-    cuda_errors,
     event_evidence,
     events,
     gpus,
@@ -69,17 +68,9 @@ OF_THE_HOST = Fix(
     looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
 )
 
-NO_KERNEL_IMAGE = 209
-"""cudaErrorNoKernelImageForDevice."""
-
 
 def _cannot_run_on_board(context: RuleContext) -> bool:
-    """Whether torch is a CUDA build that this Jetson cannot run: a program found no kernel in it,
-    or it lists no kernel for the GPU."""
-    # A message with values names an extension.
-    messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
-    if messages and not messages[0].values:
-        return True
+    """Whether torch lists no kernel for this Jetson's GPU."""
     kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
     return bool(context.torch.kernels and kernels) and not any(kernels)
 

@@ -10,7 +10,12 @@ from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
-from gpusetup.causes.makers import NO_KERNELS
+from gpusetup.causes.makers import (
+    NO_KERNELS,
+    NOT_IN_THE_CONTAINER,
+    NOT_LOADED,
+    NOT_PERMITTED,
+)
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -19,7 +24,6 @@ from gpusetup.evidence.context import (
     has_nvidia,
     in_container,
     is_report,
-    macos_version,
     on,
     readings,
 )
@@ -56,7 +60,7 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     if stack is None or stack.maker not in OWN_DRIVERS or not on(context, "linux"):
         return
     maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
-    module = OWN_DRIVERS[maker.id][0]
+    module, cause = OWN_DRIVERS[maker.id][0], "driver-not-loaded"
     has_its_build = maker_of(context.torch.backend) == maker.id
     lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
     renders = [node for node in nodes if node.path != KFD]
@@ -66,19 +70,30 @@ def driver_and_nodes(context: RuleContext) -> Findings:
         if is_missing and has_its_build:
             node = KFD if maker is AMD else "/dev/dri/renderD*"
             text = f"{node} is not in this container"
-            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, who=who)
+            yield seen(
+                context,
+                "container-no-gpu",
+                "makers.nodes",
+                text,
+                message=NOT_IN_THE_CONTAINER,
+                who=who,
+            )
     elif context.os.wsl:
         if maker is AMD and has_its_build and not stack.runtime:
             text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
-            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
+            yield seen(context, cause, "os.wsl", text, message=NOT_LOADED, fix=fix, who=who)
         return
     elif has_a_build(stack):
         if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
             text = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            yield seen(context, NOT_LOADED, "pci_devices", text, who=who, module=module)
+            yield seen(
+                context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module
+            )
         elif lacks_kfd:
             text = f"amdgpu is loaded, and {KFD} is not there"
-            yield seen(context, NOT_LOADED, "makers.nodes", text, who=who, module=module)
+            yield seen(
+                context, cause, "makers.nodes", text, message=NOT_LOADED, who=who, module=module
+            )
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
     is_shut = bool(renders) and all(node in refused for node in renders)
@@ -87,10 +102,8 @@ def driver_and_nodes(context: RuleContext) -> Findings:
             shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
             for node in refused
         ]
-        yield finding(context, "maker-device-permission", rights, node=refused[0].path)
-
-
-NOT_LOADED = "maker-driver-not-loaded"
+        node = refused[0].path
+        yield finding(context, "device-permission", rights, message=NOT_PERMITTED, node=node)
 
 
 def wrong_build(context: RuleContext) -> Findings:
@@ -148,7 +161,7 @@ def no_kernels(context: RuleContext) -> Findings:
 
 def metal(context: RuleContext) -> Findings:
     """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
-    stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
+    stack, version, macos = stack_of(context), context.torch.version, context.os.version
     chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
     named_x86 = context.os.machine == "x86_64" and any(
         reading.source.startswith("report, line") for reading in readings(context, "os.machine")
@@ -218,12 +231,11 @@ def _what_is_there(context: RuleContext) -> Events:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
-    torch = context.torch
     if events(context, *LOOKED_FOR_CUDA[1:]):
         return False
-    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
-        return True
-    return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
+    runs = is_seen_only(maker_of(context.torch.backend)) and context.torch.cuda_available
+    shown = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
+    return bool(shown or (runs and is_report(context)))
 
 
 def _is_absent(context: RuleContext) -> bool:
@@ -282,16 +294,14 @@ def _runs(context: RuleContext) -> bool:
 
     The second covers texts that only show a build of torch or, from a Mac, only paths.
     """
-    machine = context.snapshot
+    machine, torch_sees_gpu = context.snapshot, context.torch.cuda_available
     if not is_report(context):
         return False
-    looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
-    torch_sees_gpu = machine.torch.cuda_available
+    needed: tuple[str, ...] = LOOKED_FOR_CUDA
     if on(context, "macos"):
         # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
-        needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
-        return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
-    if looked_in_vain or torch_sees_gpu is False:
+        needed = (*LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+    if torch_sees_gpu is False or events(context, *needed) or machine.cuda_api.init_code:
         return False
     return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
@@ -307,7 +317,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
             return "amd-gpu", makers.for_amd(context)
         needs_xpu = maker_of_build == "intel" or events(context, "no-xpu")
-        if needs_xpu or makers.names_gpu_with_xpu(context):
+        if needs_xpu or makers.has_gpu_with_xpu(context):
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"

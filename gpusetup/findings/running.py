@@ -139,10 +139,6 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     loads. An event that names no program counts as one of the program that failed.
     """
     program = context.snapshot.failing.program
-    # JAX and TensorFlow log a missing library and go on with their next backend: where a backend
-    # runs, the missing library is no failure.
-    if program in ("JAX", "TensorFlow") and events(context, "backend-runs"):
-        return ()
     # Most programs run on torch, so its name in a traceback does not say that torch itself failed.
     shown_name = "The program" if program in (None, "torch") else program
     usual = {"library": "A CUDA library", "program": shown_name or ""}
@@ -176,8 +172,7 @@ def gpu_works_little(context: RuleContext) -> Findings:
     fields = ("utilization_percent", "power_watts", "temperature_celsius")
     values = marked(context, concerned, *fields)
     low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
-    steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
-    fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
+    fix = low.fix and replace(low.fix, text=f"{'. '.join(use.steps)}. {low.fix.text}")
     yield replace(low, fix=fix)
 
 

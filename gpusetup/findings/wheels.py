@@ -80,7 +80,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if maker and is_seen_only(maker):
         if on(context, "macos"):
             return makers.for_mac(context)
-        return makers.build_for(context, BY_ID[maker], makers.target_of_text(context))
+        return makers.build_for(context, BY_ID[maker], makers.target_of(context))
     if cause == NOT_FOUND:
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -94,7 +94,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):
         return None
     why = "Install a release that has a wheel for this system. "
-    return makers.first_install(context) or paste.install_torch(context, why)
+    return paste.install_torch(context, why)
 
 
 def _is_of_torch(requested: str) -> bool:
@@ -141,7 +141,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     elif torch:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.
-        tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
+        tags = {tag for row in _rows(context, torch) for tag in row.pythons if tag[-1] != "t"}
         # Releases from before the catalog's first one have wheels for Python 3.8.
         is_older = parsed(torch) < parsed(context.catalog.releases[0].torch)
         python = max(tags, key=parsed, default="3.8" if is_older else python)
@@ -152,25 +152,19 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     return paste.with_python(context, python, text)
 
 
-def _rows(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
-    """The catalog's wheels for a release and a backend; None means any."""
+def _rows(
+    context: RuleContext, torch: str | None, backend: str | None = None, *, is_here: bool = True
+) -> list[TorchBuild]:
+    """The catalog's wheels for a release and a backend (None means any); with `is_here` only those
+    that fit this operating system and processor, as far as these are known."""
+    os = context.os
     return [
         row
         for row in context.catalog.builds
         if row.channel == "pytorch"
         and torch in (None, row.torch)
         and backend in (None, row.backend)
-    ]
-
-
-def _here(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
-    """The wheels of `_rows` that fit this operating system and processor, as far as these are
-    known."""
-    os = context.os
-    return [
-        row
-        for row in _rows(context, torch, backend)
-        if os.family in (None, row.os) and os.machine in (None, row.machine)
+        and (not is_here or (os.family in (None, row.os) and os.machine in (None, row.machine)))
     ]
 
 
@@ -217,8 +211,8 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     words = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
     number = parsed(version or "0")
-    exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
-    if exists_elsewhere:
+    exists = _rows(context, torch, backend, is_here=False)
+    if exists and not _rows(context, torch, backend):
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.

@@ -21,7 +21,6 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.facts import complaints_of_the_driver
 from gpusetup.fixes.system_packages import compiler, linux_family
 from gpusetup.model.finding import Fix
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
@@ -32,30 +31,6 @@ OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
 ONLY_OPEN_FROM = Capability(10, 0)
 """Blackwell: the closed kernel modules do not support it."""
-
-
-class DriverRequest(Frozen):
-    """The driver that a machine needs."""
-
-    branch: int
-    """The branch to install: one with long-term support, or the last one for the GPUs."""
-    last: int | None
-    """The last branch that supports all of them; None if current drivers do."""
-    capability: Capability | None
-    """The lowest compute capability of the GPUs; None if unknown."""
-    newest: Capability | None
-    """The highest of them."""
-
-    @property
-    def takes_open(self) -> bool:
-        """Whether the open kernel modules support the GPU; True if its compute capability is
-        unknown."""
-        return self.capability is None or self.capability >= OPEN_FROM
-
-    @property
-    def needs_open(self) -> bool:
-        """Whether one of the GPUs is so new that only the open kernel modules support it."""
-        return self.newest is not None and self.newest >= ONLY_OPEN_FROM
 
 
 UPDATE = "sudo apt update"
@@ -89,28 +64,31 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in listed if gpu.compute_capability)
 
 
-def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
-    """The driver that this machine's GPUs need, from a branch with long-term support.
+def capabilities(context: RuleContext) -> list[Capability]:
+    """The compute capabilities of this machine's GPUs, as far as they are known."""
+    return [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
 
-    `floor`: the oldest driver version that will do, if something else needs one.
-    """
-    catalog, here = context.catalog, known_gpus(context)
-    capabilities = [gpu.compute_capability for gpu in here if gpu.compute_capability]
-    last = min(filter(None, map(catalog.last_branch, capabilities)), default=None)
-    branch = max(LONG_TERM_BRANCH, parsed(floor or "0").major)
-    return DriverRequest(
-        # A newer branch than the last one would not support the oldest of the GPUs.
-        branch=branch if last is None else min(branch, last),
-        last=last,
-        capability=min(capabilities, default=None),
-        newest=max(capabilities, default=None),
-    )
+
+def takes_open(context: RuleContext) -> bool:
+    """Whether the open kernel modules support all GPUs, as far as these are known."""
+    return all(capability >= OPEN_FROM for capability in capabilities(context))
+
+
+def needs_open(context: RuleContext) -> bool:
+    """Whether one of the GPUs is so new that only the open kernel modules support it."""
+    return any(capability >= ONLY_OPEN_FROM for capability in capabilities(context))
+
+
+def last_branch(context: RuleContext) -> int | None:
+    """The last driver branch that supports all GPUs; None if current drivers do."""
+    branches = map(context.catalog.last_branch, capabilities(context))
+    return min(filter(None, branches), default=None)
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     """The commands that install a driver on Ubuntu; () on another system, whose guide is the way,
     and if the driver must be installed elsewhere (a container's is its host's)."""
-    request, os = driver_request(context, floor), context.os
+    os = context.os
     if where_driver_lives(context):
         return ()
     if linux_family(context) == "ubuntu":
@@ -121,9 +99,12 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
         # Ubuntu packages each branch, and Canonical has signed the modules, so Secure Boot takes
         # them without a key of one's own (Ubuntu Server documentation, "NVIDIA drivers
         # installation").
-        if request.capability is None:
+        if not capabilities(context):
             return lines(UPDATE, "sudo ubuntu-drivers install")
-        name = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
+        # A newer branch than the last one would not support the oldest of the GPUs.
+        branch = max(LONG_TERM_BRANCH, parsed(floor or "0").major)
+        branch = min(branch, last_branch(context) or branch)
+        name = f"{branch}-open" if takes_open(context) else f"{branch}"
         install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
         return (*lines(UPDATE), filled(install, name=name))
     return ()
@@ -134,11 +115,10 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     WSL, with JetPack on a Jetson."""
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    request = driver_request(context, floor)
     if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
-            text=f"No driver since {floor} supports this GPU ({request.last} is the last branch "
-            "that does): use a build for an older CUDA, the CPU, or a newer GPU"
+            text=f"No driver since {floor} supports this GPU (the last branch is "
+            f"{last_branch(context)}): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     reboots = _needs_reboot(context)

@@ -10,29 +10,20 @@ in November 2026.
 from __future__ import annotations
 
 from gpusetup.accelerators.amd import (
-    BUILT_FOR,
-    BUILT_FOR_ROCM,
     DROPPED,
-    INDEX_OF_AMD,
-    LAST_ROCM,
-    RADEON,
     RELATIVES,
     SERVED_CARDS,
-    device_extras,
-    gfx_of,
     has_kernels,
 )
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
-from gpusetup.accelerators.intel import name_with_xpu
 from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
-from gpusetup.accelerators.other_gpus import has_xpu, maker_named
-from gpusetup.catalog.builds import index_url
-from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
+from gpusetup.choose.other_makers import NAME_OF_BUILDS
+from gpusetup.evidence.context import RuleContext, events, is_report, on
 from gpusetup.evidence.facts import rocm_of_wheel, whys
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import lines
 
 ROCM_IN_WSL = Fix(
     text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and librocdxg "
@@ -44,75 +35,46 @@ ROCM_IN_WSL = Fix(
 
 # --- builds of torch ------------------------------------------------------------------------------
 
-SHOW_A_TORCH = (
-    *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
-)
-"""Events that only an installed torch can cause."""
 USE_XPU = (
     'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
     "options or settings"
 )
 
 
-def pip_from(
-    context: RuleContext, index: str, packages: tuple[str, ...] = ("torch", "torchvision")
-) -> Line:
-    """Install torch and the packages that go with it from an index, replacing the installed
-    ones."""
-    shows_a_torch = events(context, *SHOW_A_TORCH) or "build" in whys(context, "no-xpu")
-    # Without --force-reinstall, pip keeps another maker's build of the same version.
-    replacing = ("--force-reinstall",) if context.torch.version or shows_a_torch else ()
-    return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
-
-
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
-    """Install torch's build for a maker's GPU. `target` is an AMD GPU's (`gfx1100`), if known."""
+    """Install torch's build for a maker's GPU, as `install` chooses it. `target` is an AMD GPU's
+    (`gfx1100`), if known."""
     if target in DROPPED:
         return Fix(
             text=f"{target} is {DROPPED[target]}, which ROCm and torch no longer support (ROCm 4.5 "
             "was the last), and no override helps. Use torch's CPU build, or another GPU"
         )
-    build, action = context.choice.build, context.choice.action
-    is_new = build is not None and action != "kept" and maker_of(build.backend) == maker.id
-    # For the relatives of another target, a variable may be enough.
-    if is_new and target not in RELATIVES:
-        return paste.install_torch(context)
-    if maker is INTEL:
-        text = f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {USE_XPU}'
-        return Fix(text=text, commands=(pip_from(context, str(INTEL.index)),))
-    # PyTorch's own index has ROCm builds for Linux only.
-    if on(context, "windows") or target not in (None, *BUILT_FOR):
-        return _from_amds_index(context, target)
-    rocm = LAST_ROCM.get(target or "", BUILT_FOR_ROCM)
-    install = pip_from(context, index_url(f"rocm{rocm}"))
-    if target is None:
+    build, backend = context.choice.build, context.torch.backend
+    name = f"torch's {NAME_OF_BUILDS[maker.id]} build"
+    # Without --force-reinstall, pip keeps another maker's build of the same version.
+    words = ("torch", "torchvision", "--index-url", str(maker.index))
+    install = paste.pip(context, "install", "--force-reinstall", *words)
+    if maker is AMD and target is None:
         return Fix(
-            text=f"Install torch's ROCm build, if it has kernels for this GPU: {SERVED_CARDS} "
-            "(`rocminfo | grep gfx` prints the target). Otherwise the CPU build works",
+            text=f"Install {name}, if it has kernels for this GPU: {SERVED_CARDS} (`rocminfo | "
+            "grep gfx` prints the target). Otherwise the CPU build works",
             alternatives=paste.other("if the GPU is one of these", install),
         )
-    return Fix(
-        text=f"Install PyTorch's wheels for ROCm {rocm}, which have kernels for {target}, and "
-        "unset HSA_OVERRIDE_GFX_VERSION, which selects another target",
-        commands=(install,),
-    )
-
-
-def _from_amds_index(context: RuleContext, target: str | None) -> Fix:
-    """Install AMD's own wheels for a target that PyTorch's wheels do not serve, or set the variable
-    with which the installed torch runs the kernels of a related target."""
-    extras = device_extras([target])
-    if not extras or (on(context, "windows") and target not in RADEON):
-        this_gpu = f"this GPU ({target})" if target else "this GPU"
+    if context.snapshot.makers is None:
+        return Fix(text=f"Install {name} from its own index", commands=(install,))
+    if build is None or maker_of(build.backend) != maker.id:
         return Fix(
-            text=f"AMD's list of PyTorch wheels has none for {this_gpu}. torch's CPU build "
-            "works, and there may be a build for WSL or Linux: "
+            text=f"{name} has no release for this GPU ({target}). The CPU build works, and AMD "
+            "lists what may run on WSL or Linux: "
             "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
         )
-    device = ",".join(extras)
-    packages = (f"torch[{device}]", f"torchvision[{device}]", "torchaudio")
-    install = pip_from(context, INDEX_OF_AMD, packages)
-    backend = context.torch.backend
+    fix = paste.install_torch(context)
+    if by_hand := paste.by_hand(context) if is_report(context) else ():
+        text = f"Install torch {build.torch} from {build.backend}, which is built for this GPU"
+        named = f"{text} ({target})" if target else text
+        fix = replace(fix, text=named, commands=by_hand[0].commands, alternatives=())
+    if maker is INTEL:
+        return replace(fix, text=f"{fix.text}. {USE_XPU}")
     # A build for CUDA or for the CPU ignores ROCm's variables, as does ROCm in WSL.
     is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id) and not context.os.wsl
     if target in RELATIVES and on(context, "linux") and is_rocm:
@@ -122,63 +84,31 @@ def _from_amds_index(context: RuleContext, target: str | None) -> Fix:
             f"the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not support "
             "this, so test the results with `gpusetup verify`",
             commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),),
-            alternatives=paste.other(f"AMD's own wheels for {target}", install),
+            alternatives=paste.other(f"AMD's own wheels for {target}", *fix.commands),
         )
-    return Fix(
-        text=f"Install AMD's own wheels, which include ROCm and the kernels for {target}. They "
-        "need Python 3.11 to 3.14, and on Windows AMD's current Adrenalin driver. (PyTorch's own "
-        "index has no build with these kernels for this system.)",
-        commands=(install,),
-    )
+    return fix
 
 
-# --- which GPU it is ------------------------------------------------------------------------------
+def target_of(context: RuleContext) -> str | None:
+    """The target (`gfx1100`) of the first AMD GPU whose target is known."""
+    stack = context.snapshot.makers
+    return next((gpu.target for gpu in stack.gpus if gpu.target), None) if stack else None
 
 
-def target_of_text(context: RuleContext) -> str | None:
-    """The target (`gfx1100`) of the first AMD GPU whose target is known, in a message or in the
-    list of GPUs."""
-    machine = context.snapshot
-    shown = events(context, "hip-kernel-missing", "foreign-gpu")
-    listed = (*(machine.gpus or ()), *(machine.makers.gpus if machine.makers else ()))
-    names = (
-        *(event.values.get("gfx") or event.values.get("name", "") for event in shown),
-        *(gpu.target or gpu.name for gpu in listed),
-    )
-    return next(filter(None, map(gfx_of, names)), None)
-
-
-def names_gpu_with_xpu(context: RuleContext) -> bool:
-    """Whether a text names an Intel GPU that torch's XPU builds support, in contrast to the older
+def has_gpu_with_xpu(context: RuleContext) -> bool:
+    """Whether there is an Intel GPU that torch's XPU builds support, in contrast to the older
     graphics of Intel's processors."""
-    names = [gpu.values.get("name", "") for gpu in events(context, "foreign-gpu")]
-    names += [
-        name_with_xpu(device.device_id, device.name) or ""
-        for device in context.snapshot.pci_devices or ()
-        if device.vendor == INTEL.id
-    ]
-    return any(maker_named(name) is INTEL and has_xpu(name) for name in names)
+    stack = context.snapshot.makers
+    return stack is not None and stack.maker == INTEL.id
 
 
 # --- a text about a GPU of AMD or Intel -----------------------------------------------------------
 
 
-def first_install(context: RuleContext) -> Fix | None:
-    """Install torch for the only GPU in the text, if it is AMD's or Intel's; None for others."""
-    makers = vendors_of(context.snapshot) & {AMD.id, INTEL.id}
-    if len(makers) != 1 or has_nvidia(context) or on(context, "macos"):
-        return None
-    if INTEL.id in makers:
-        return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
-    target = target_of_text(context)
-    is_served = on(context, "windows") or target in BUILT_FOR
-    return build_for(context, AMD, target) if is_served else None
-
-
 def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
-    target, rocm = target_of_text(context), rocm_of_wheel(context)
+    target, rocm = target_of(context), rocm_of_wheel(context)
     # HIP's own words about memory show a ROCm build whose version the text does not have.
     hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
     complains = bool(events(context, "no-hip-gpus"))
@@ -203,7 +133,7 @@ def for_amd(context: RuleContext) -> Fix:
 def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     """What keeps a ROCm build from the GPU: the rights, the driver, a variable."""
     if on(context, "windows"):
-        return _from_amds_index(context, target)
+        return build_for(context, AMD, target)
     return Fix(
         text="The build is right, so see whether your user may use the GPU: `rocminfo` must list "
         "it. If not, join the groups render and video. If /dev/kfd is missing, the kernel has no "
@@ -234,7 +164,7 @@ def for_intel(context: RuleContext) -> Fix:
             "other libraries first",
             needs_root=True,
         )
-    runs_on_xpu = events(context, "backend-runs") and not events(context, *SHOW_A_TORCH)
+    runs_on_xpu = events(context, "backend-runs") and not events(context, "no-xpu")
     if maker_of(context.torch.backend) == INTEL.id or runs_on_xpu:
         return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {USE_XPU}')
     return build_for(context, INTEL)

@@ -29,16 +29,6 @@ Reading = Callable[[RuleContext], str]
 """A function that returns in words what was read; "" if nothing was read."""
 
 
-def always(_context: RuleContext) -> str:
-    """For rows whose fact is never asked for."""
-    return "nothing more is needed"
-
-
-def never(_context: RuleContext) -> str:
-    """For rows that nothing speaks against, or that add nothing to the text."""
-    return ""
-
-
 def if_shown(sentence: str, *kinds: str) -> Reading:
     """The sentence with the values of the first event of these kinds; "" if there is none."""
 
@@ -140,8 +130,10 @@ class NeedRow(Frozen):
     what: str
     lines: str
     """A pattern for the command lines that need the fact."""
-    read: Reading = always
-    denied: Reading = never
+    read: Reading | None = None
+    """Shows that the fact is known; None for a fact that is never asked for."""
+    denied: Reading | None = None
+    """Shows that the fact is false; None if nothing can."""
     asks: str = ""
     """The command whose output shows the fact, if it is unknown."""
     instead: str = ""
@@ -225,9 +217,9 @@ def unread(context: RuleContext, what: str) -> tuple[Need, ...]:
 
 def _state(context: RuleContext, row: NeedRow) -> Need:
     """Whether a needed fact is known (`read`), unknown (`unread`) or false (`denied`)."""
-    if because := row.denied(context):
+    if row.denied and (because := row.denied(context)):
         return Need(what=row.what, state="denied", because=because)
-    if because := row.read(context):
+    if because := row.read(context) if row.read else "nothing more is needed":
         return Need(what=row.what, state="read", because=because)
     return Need(what=row.what, state="unread", reading=row.asks or None)
 
@@ -293,7 +285,6 @@ def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
     return replace(
         kept,
         text=owner.sentence,
-        commands=kept.commands or owner.commands,
         # Which torch is there no longer matters.
         needs=(*(need for need in fix.needs if need.what != TORCH), because),
     )

@@ -12,7 +12,6 @@ import re
 
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Lines
 
 
 class EnvironmentOwner(Frozen):
@@ -29,8 +28,6 @@ class EnvironmentOwner(Frozen):
     holds_all_packages: bool = False
     """Whether no package can be installed there at all, in contrast to an owner that only provides
     torch."""
-    commands: Lines = ()
-    """The commands that replace the installation."""
 
     @property
     def sentence(self) -> str:
@@ -118,29 +115,22 @@ SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-package
 def image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
-    if name := _named(context, "image") or _named(context, "base-image"):
-        repository = re.sub(r":[\w.-]+$", "", name)
-        return EnvironmentOwner(
-            because=f"torch is part of the image {name}",
-            way=f"Use another tag of {repository}: the newest for a newer GPU, or one with an "
-            "older CUDA version for an older driver or GPU (the project's releases list both). "
-            "Changes that pip makes in a running container are lost when it stops",
-        )
-    # A maker of GPUs compiles the torch of its images for its own machines.
-    maker = ""
-    for event in events(context, "vendor-image"):
-        maker = event.values.get("image", "")
-    if _named(context, "maker-image"):
-        maker = "of NVIDIA (its `a0` version of torch is on no index)"
-    elif in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
-        maker = maker or "in whose system folder its maker put it"
-    if not maker:
+    vendors = [event.values.get("image", "") for event in events(context, "vendor-image")]
+    name = _named(context, "image") or _named(context, "base-image") or next(iter(vendors), "")
+    if not name and _named(context, "maker-image"):
+        name = "of NVIDIA (its `a0` version of torch is on no index)"
+    elif not name and in_container(context):
+        is_of_image = SYSTEMS_FOLDER.match(context.torch.location or "")
+        name = "in whose system folder its maker put it" if is_of_image else ""
+    if not name:
         return None
+    repository = "the image" if " " in name else re.sub(r":[\w.-]+$", "", name)
     return EnvironmentOwner(
-        because=f"torch is part of the image {maker}",
-        way="Keep the image's torch, because its vendor built it for this machine. Use another tag "
-        "of the image (a newer one for a newer GPU, an older one for an older driver), or change "
-        "the program",
+        because=f"torch is part of the image {name}",
+        way="Keep the image's torch, which was chosen for this machine or program. Use another tag "
+        f"of {repository} (a newer one for a newer GPU, one with an older CUDA for an older driver "
+        "or GPU), or change the program. What pip installs in a running container is lost when it "
+        "stops",
     )
 
 
@@ -164,13 +154,9 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
 WAYS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
     "newest portable release and move `models` and `custom_nodes` into it",
-    "text-generation-webui": "run `update_wizard_windows.bat` (`update_wizard_linux.sh`), or "
-    "delete `installer_files` and start it again for its newest torch",
     "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
     "in webui-user.bat (webui-user.sh) to the pip command, remove `--xformers` from "
     "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
-    "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), which installs torch and "
-    "xformers together",
 }
 """A program that creates its own environment -> how to change torch there."""
 USUAL_WAY = "update or reinstall it with its own menu or launcher, which chooses torch"

@@ -19,7 +19,7 @@ from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, driver_answers, gpus, is_report, on
+from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.fixes import needs
 from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
@@ -254,11 +254,6 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
-GENERATIONS = (("sm_12", "RTX 50", "cu128 or newer"), ("sm_6", "GTX 10", "cu126"))
-"""How a kernel's name begins, the cards that need it, and where else it is (the catalog's rows of
-2025 and 2026)."""
-
-
 def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     """Which driver a CUDA build needs and, if a text names no GPU, which cards it leaves out."""
     catalog, family = context.catalog, driver_family(context.snapshot)
@@ -275,16 +270,10 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     yield f"{build.backend} needs NVIDIA driver {floor} or newer ({known})"
     if not is_report(context) or any(gpu.compute_capability for gpu in gpus(context)):
         return
-    lacking = [
-        f"{cards} cards need {elsewhere}"
-        for kernel, cards, elsewhere in GENERATIONS
-        if not any(name.startswith(kernel) for name in build.kernels)
-    ]
-    # Nothing shows an NVIDIA GPU either.
-    if not gpus(context) and not driver_answers(context):
-        lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
-    if lacking:
-        yield f"The text does not name the GPU, but {' and '.join(lacking)}"
+    yield (
+        "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, and "
+        "a GPU of AMD or Intel a build for ROCm or XPU"
+    )
 
 
 def _no_build_fix(context: RuleContext) -> Fix:

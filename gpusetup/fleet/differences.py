@@ -1,16 +1,15 @@
 """Finds the facts and measured speeds in which a machine differs from most machines of its kind,
-and records that are misdated or copied."""
+and records that are copied."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
-from statistics import median, median_low
+from statistics import median
 
-from gpusetup.fleet.facts import severity_of, value_of
+from gpusetup.fleet.facts import PACKAGES, severity_of, value_of
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.records import Node, Rate, moment
+from gpusetup.fleet.records import Node, Rate
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -21,9 +20,8 @@ LEAST_NODES = 3
 class Drift(Frozen):
     """A difference between a node and most nodes of its kind, in one field.
 
-    Three fields are not facts about the node: `record.taken_at` means that its record is much older
-    or newer than the others, `record.copied` that another node's record has the same GPUs, and
-    `node.kind` that no other node has GPUs of this model.
+    Two fields are not facts about the node: `record.copied` means that another node's record has
+    the same GPUs, and `node.kind` that no other node has GPUs of this model.
     """
 
     node: str
@@ -35,7 +33,6 @@ class Drift(Frozen):
 
 
 KIND = "node.kind"
-TAKEN_AT = "record.taken_at"
 COPIED = "record.copied"
 RATES = "rates."
 """The prefix of rates among the fields in which nodes differ."""
@@ -60,13 +57,14 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
     for kind, voters in kinds.items():
         compared = [*voters, *(without_gpus if kind == largest else ())]
         for field in sorted({field for node in voters for field in node.facts}):
-            yield from _in_field(field, voters, compared)
+            # torch's version is a fact of its own already.
+            if field != f"{PACKAGES}torch":
+                yield from _in_field(field, voters, compared)
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:
             yield Drift(node=voters[0].name, field=KIND, value=kind, majority=largest)
     yield from _slow_rates(nodes)
-    yield from _misdated_records(nodes)
     yield from _copied_records(nodes)
 
 
@@ -94,26 +92,6 @@ def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> I
 
 
 # --- records --------------------------------------------------------------------------------------
-
-DAY = timedelta(days=1)
-"""Records that a timer spreads over a day count as equally old."""
-
-
-def _misdated_records(nodes: Sequence[Node]) -> Iterator[Drift]:
-    """A warning for each record that is more than a day older or newer than the median one: it
-    tells about another time, or its node's clock is wrong."""
-    times = {node.name: time for node in nodes if (time := moment(node.taken_at))}
-    if len(times) < LEAST_NODES:
-        return
-    middle = median_low(times.values())
-    for name, time in times.items():
-        if abs(time - middle) > DAY:
-            yield Drift(
-                node=name,
-                field=TAKEN_AT,
-                value=f"{time:%Y-%m-%d %H:%M} UTC",
-                majority=f"{middle:%Y-%m-%d %H:%M} UTC",
-            )
 
 
 def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:

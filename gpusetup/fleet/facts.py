@@ -22,7 +22,6 @@ FACTS: dict[Severity, dict[str, str]] = {
     Severity.WARNING: {
         "driver.version": "driver",
         "driver.cuda": "CUDA of the driver",
-        "driver.library_version": "driver library",
         "os.machine": "architecture",
         "torch.version": "torch",
         "torch.backend": "torch's backend",
@@ -56,7 +55,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "cpu.usable_cores": "usable cores",
         "memory.shm_total_bytes": "/dev/shm",
         "gpus.power_limit_default_watts": "rated power",
-        "gpus.virtualization": "virtualisation",
     },
 }
 """Maps each severity of a difference to the facts that have it. Each fact is given by its path in a
@@ -87,9 +85,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
             facts[field] = joined([shown(name, getattr(gpu, name)) for gpu in snapshot.gpus or ()])
         else:
             facts[field] = shown(name, getattr(getattr(snapshot, group), name))
-    # torch's version is a fact of its own already.
-    packages = (package for package in snapshot.packages or () if package.name != "torch")
-    facts |= {f"{PACKAGES}{package.name}": package.version for package in packages}
+    facts |= {f"{PACKAGES}{package.name}": package.version for package in snapshot.packages or ()}
     of_the_node = (pair for pair in snapshot.environment.items() if pair[0].startswith(OF_THE_NODE))
     facts |= {f"{VARIABLES}{name}": value for name, value in of_the_node}
     return {field: value for field, value in facts.items() if value is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from gpusetup.errors import UsageError
 
@@ -68,6 +68,10 @@ def slurm_list(names: Iterable[str]) -> str:
     return ",".join(parts)
 
 
+PART = re.compile(r"([^\[\],]*)(?:\[([\d,\s-]+)\]([^\[\],]*))?")
+"""Matches one part of a list of nodes: a name, or ranges such as `gpu[09-11,13]`."""
+
+
 def expanded(text: str) -> tuple[str, ...]:
     """The names in a list of nodes in Slurm's notation, without duplicates. Raises UsageError if
     the text is not such a list, or if it names more than MOST_NAMES nodes.
@@ -79,33 +83,27 @@ def expanded(text: str) -> tuple[str, ...]:
     refusal = UsageError(f"{text[:80]!r} is not a list of nodes", hint="write gpu[001-016],login1")
     # A comma inside brackets separates numbers, any other comma separates names.
     for part in re.split(r",(?![^\[]*\])", text):
-        prefix, bracket, after_bracket = part.strip().partition("[")
-        inside, _, suffix = after_bracket.partition("]")
-        try:
-            for number in _numbers(inside) if bracket else ("",):
-                names[f"{prefix}{number}{suffix}"] = None
+        nodes = PART.fullmatch(part.strip())
+        if nodes is None:
+            raise refusal
+        before, inside, after = nodes.groups(default="")
+        if not inside:
+            names[before] = None
+        for piece in inside.split(",") if inside else ():
+            first, _, last = piece.strip().partition("-")
+            try:
+                numbers = range(int(first), int(last or first) + 1)
+            except ValueError as problem:
+                raise refusal from problem
+            if not numbers:
+                raise refusal
+            # All numbers in a range have as many digits as the first one.
+            for number in numbers:
+                names[f"{before}{number:0{len(first)}d}{after}"] = None
                 if len(names) > MOST_NAMES:
                     raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES:,} nodes")
-        except ValueError as problem:
-            raise refusal from problem
     # Between two consecutive commas there is an empty name.
     names.pop("", None)
-    if not names or any("[" in name or "]" in name for name in names):
+    if not names:
         raise refusal
     return tuple(names)
-
-
-def _numbers(inside: str) -> Iterator[str]:
-    """Yields the numbers in the brackets one at a time, so that the caller can stop (`08-10,7`
-    contains 08, 09, 10 and 7).
-
-    Raises ValueError for a piece that is neither a number nor an ascending range.
-    """
-    for piece in inside.split(","):
-        first, _, last = piece.strip().partition("-")
-        first_number, last_number = int(first), int(last or first)
-        if last_number < first_number:
-            raise ValueError(piece)
-        # All numbers in a range have as many digits as the first one.
-        for number in range(first_number, last_number + 1):
-            yield f"{number:0{len(first)}d}"

@@ -140,6 +140,7 @@ def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
 
 MOST_BYTES = 1 << 20
 """The largest profile that is read, in bytes."""
+UNLIKE_PROFILE = "unlike-profile"
 MAY_DIFFER = {"gpus.pcie_width", "os.kernel"}
 """Facts that may change while a card is idle, or after a harmless update."""
 
@@ -170,7 +171,7 @@ def unlike_profile(
     """
     return tuple(
         NodeFinding(
-            id="unlike-profile",
+            id=UNLIKE_PROFILE,
             severity=Severity.ERROR,
             title=f"{words_of(name)} {facts[name]}, expected {value}",
             field=name,

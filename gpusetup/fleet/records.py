@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,10 +159,8 @@ def _from_verify(raw: bytes, what: str) -> Node:
     ]
     if answer.verdict == "failed" and not problems:
         problems = ["verify's verdict is failed"]
-    facts = {"torch.version": answer.torch, "python.version": answer.python}
     return Node(
         kind=joined([model for device, model in models.items() if device != "cpu"]) or "",
-        facts={field: value for field, value in facts.items() if value},
         findings=tuple(
             NodeFinding(id=FAILED_CHECK, severity=Severity.ERROR, title=problem)
             for problem in problems
@@ -202,11 +199,11 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
 def merged(records: Sequence[Node]) -> Node:
     """Several records of one node as one. The newest record counts, and older ones only fill in
     what it does not tell. Reports of verify have no date, so what they found always counts."""
-    undated = datetime.min.replace(tzinfo=timezone.utc)
-    # Of two records of the same time a snapshot counts as the newer one, for it sees more.
+    # All times are UTC in one format. Of two records of the same time, a snapshot counts as the
+    # newer one, because it sees more.
     node, *others = sorted(
         records,
-        key=lambda record: (moment(record.taken_at) or undated, record.snapshot_file is not None),
+        key=lambda record: (record.taken_at or "", record.snapshot_file is not None),
         reverse=True,
     )
     for older in others:
@@ -224,19 +221,3 @@ def merged(records: Sequence[Node]) -> Node:
 
 FILLED_IN = ("taken_at", "kind", "problem", "broken_file", "gpu_uuids")
 """Fields whose value comes from the newest record that tells it."""
-
-
-def moment(text: str | None) -> datetime | None:
-    """The time in a text, in UTC; None if the text is not an ISO 8601 time.
-
-    >>> str(moment("2026-11-19T03:00:00Z")), moment("yesterday"), moment(None)
-    ('2026-11-19 03:00:00+00:00', None, None)
-    """
-    try:
-        # Python 3.10 cannot read the `Z` at the end of our times.
-        time = datetime.fromisoformat(re.sub(r"Z\Z", "+00:00", text or ""))
-        if time.tzinfo is None:
-            return time.replace(tzinfo=timezone.utc)
-        return time.astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        return None

@@ -8,23 +8,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import (
-    COPIED,
-    LEAST_NODES,
-    RATES,
-    TAKEN_AT,
-    Drift,
-    by_kind,
-    differences,
-)
+from gpusetup.fleet.differences import COPIED, LEAST_NODES, RATES, Drift, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
 from gpusetup.fleet.records import FAILED_CHECK, Node, Records
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
-
-GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 Status = Literal["failed", "differs", "ok"]
 """`differs`: the node has a warning, or differs from the other nodes. The worst status comes first.
@@ -73,7 +63,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     rows = []
     for node in nodes:
         drift = drift_of[node.name]
-        drift.sort(key=lambda one: (-GRAVITY[one.severity], one.field))
+        drift.sort(key=lambda one: ([*Severity].index(one.severity), one.field))
         findings = tuple(
             finding
             for finding in node.findings
@@ -149,7 +139,7 @@ def next_command(
     """
     fields = {row.field for row in drift} | {finding.field or "" for finding in findings}
     by_doctor = any(finding.id != FAILED_CHECK for finding in findings)
-    if node.problem or not fields.isdisjoint((TAKEN_AT, COPIED)):
+    if node.problem or COPIED in fields:
         file = node.broken_file or str(Path(folder or ".") / f"{node.name}.json")
         of_verify = Path(file).stem.endswith("verify")
         recorder = f"{VERIFY} --json" if of_verify else "gpusetup snapshot"

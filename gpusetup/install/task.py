@@ -12,7 +12,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import Coming, coming_of, offer_of
+from gpusetup.choose.coming import Coming, coming_of, new_folder, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import Host
 from gpusetup.choose.installed import installed_family
@@ -38,8 +38,6 @@ class Task(Frozen):
     """The root URL of torch's indexes. It may contain a login."""
     is_for_other_host: bool = False
     """Whether the GPU or driver of another host was described (`--gpu`, `--driver`)."""
-    elsewhere: str = ""
-    """The command for a new environment, in case this one must not be changed."""
     why: str | None = None
     """Why this torch is installed or kept."""
 
@@ -158,10 +156,10 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     )
 
 
-def check_environment(machine: Snapshot, elsewhere: str) -> None:
-    """Raise Blocked if the environment must not be changed. `elsewhere` is the command that creates
-    another one."""
-    python, hint = machine.python, f"use your own environment: `{elsewhere}`"
+def check_environment(machine: Snapshot) -> None:
+    """Raise Blocked if the environment must not be changed."""
+    folder = new_folder(machine)
+    python, hint = machine.python, f"use your own environment: add `--venv {folder}` to the command"
     # On Windows, gpusetup often runs in the system's own Python, which the user has not named.
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

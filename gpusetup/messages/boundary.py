@@ -3,9 +3,7 @@
 Sources: the error texts of moby, containerd, podman, libnvidia-container, nvidia-container-toolkit,
 kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA's images, kubectl.
 
-Sources: torch/utils/data (signal handling), torch's shared memory manager, NCCL 2.4 to 2.28
-(shmutils.cc, bootstrap.cc, ibvwrap.cc, init.cc), torch.distributed, accelerate, torch's TCPStore
-(socket.cpp).
+Sources: NCCL 2.4 to 2.28 (bootstrap.cc, ibvwrap.cc), gloo, torch's TCPStore (socket.cpp).
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ ROWS = (
         service="Google Colab",
     ),
     row("hosted-notebook", r"(?<![\w.])/kaggle/(?:working|input|tmp)\b", service="Kaggle", example="/kaggle/working"),
-    row("hosted-notebook", r"/home/ec2-user/SageMaker|/home/sagemaker-user", service="SageMaker", example="/home/ec2-user/SageMaker"),
     *rows(
         "slurm-job",
         r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",

@@ -1,11 +1,8 @@
 """Messages from the driver, its kernel module and GPU test programs. None of them proves a cause on
 its own.
 
-Sources: NVML's and nvidia-smi's errors,
-modprobe, dkms, NVIDIA's installer.
-
-Sources: nvidia-smi 384 to 610, nvmlErrorString, torch's check of the driver, supergfxctl,
-envycontrol, prime-select, nv-fabricmanager.
+Sources: nvidia-smi 384 to 610, nvmlErrorString, NVIDIA's kernel modules and installer, modprobe,
+torch's check of the driver.
 
 Sources: gpu_burn-drv.cpp, DCGM's diagnostics (dcgmi diag), nccl-tests' common.cu, CUDA samples.
 """

@@ -12,6 +12,13 @@ ROWS: tuple[MessageRow, ...] = (
     row("cuda-unavailable", ALONE.format("None"), "none", asked="yes", question="torch.version.cuda"),
     row("cuda-unavailable", ALONE.format("cpu"), "cpu", asked="yes", question="the device that a program chose"),
     row("bare-yes", ALONE.format("True"), "true", example="True"),
+    # What `ls` and Python print below the commands that doctor asks for.
+    row("container-no-gpu", r"# in (?:the|a|my) container\b.{0,80}?ls: cannot access '?/dev/nvidia0\b", "/dev/nvidia0", example="$ ls /dev/nvidia0  # in the container\nls: cannot access '/dev/nvidia0': No such file"),
+    row("wsl-driver", r"ls: cannot access '?/dev/dxg'?: No such file", "/dev/dxg", example="ls: cannot access '/dev/dxg': No such file"),
+    row("module-shadowed", r"print\(torch\.__file__\)\S{0,4} (?P<path>\S{1,300}[\\/]torch\.py)(?!\S)", "torch.__file__", module="torch", example='python -c "import torch; print(torch.__file__)"\n/home/me/torch.py'),
+    # A folder with the toolkit's stubs or with CUDA's libraries, which would be loaded before torch's own.
+    row("libcuda-stub", r"LD_LIBRARY_PATH[}'\"]{0,2}[=: ]{1,3}[^\s]{0,400}?(?P<folder>/[^\s:'\"]{0,100}/stubs\b[^\s:'\"]*)", "ld_library_path"),
+    row("foreign-library", r"LD_LIBRARY_PATH[}'\"]{0,2}[=: ]{1,3}[^\s]{0,400}?(?P<folder>/[^\s:'\"]{0,100}?(?:/cuda|cudnn|nccl)[^\s:'\"]*)", "ld_library_path", unless="/stubs"),
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://", example="cri-o://1"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock", example="/var/run/crio/crio.sock"),
     row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch", example="nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3"),
@@ -29,7 +36,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl", example="NCCL INFO Bootstrap"),
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel", example="amdgpu 0000:03:"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
-    row("output-shown", r"torch[/\\]utils[/\\]collect_env\.py['\"], line \d+", "collect_env.py", what="collect-env-fails", example="File \".../torch/utils/collect_env.py\", line 437, in get_env_info … IndexError"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads", example="Thread 0x7f3a (most recent call first)"),
     # `torch.backends.mps.is_available() True`.

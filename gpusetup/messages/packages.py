@@ -1,24 +1,9 @@
 """Messages from imports, installers and frameworks about packages and libraries.
 
-Sources: the extension loaders of torchvision, torchaudio and xformers, glibc's ld.so and macOS'
-dyld on torch's C++ symbols, pip's resolver, Python's import system of 3.6 to 3.14,
-torch/library.py.
+Sources: the extension loader of torchvision, Python's import system of 3.6 to 3.14.
 
-Sources: torch/utils/cpp_extension.py of torch 1.0 to 2.13, the setup files of apex, flash-attn and
-DeepSpeed, nvcc's host check, Triton 1 to 3 (build.py, driver.py), torch/_inductor, ld, gcc, uv, pip.
-
-Sources: glibc's ld.so, Windows' loader (its numbers hold in every language), cuDNN, MKL, NumPy's
-check of the C API, bitsandbytes' own search.
-
-Sources: pip 9 to 26 (resolution, network, hashes), uv 0.1 to 0.9 (resolver report, wheel tags),
-conda 4 to 25, libmamba, pixi's rattler, poetry's chooser.
-
-Sources: TensorFlow's dso_loader.cc and its issue tracker, jax_plugins/xla_cuda12/__init__.py,
-onnxruntime_pybind_state.cc, CuPy's compiler and softlink, NVRTC's own error, libgpuarray, Paddle's
-gpu_resources.cc.
-
-Sources: onnxruntime's Python binding, bitsandbytes/cextension.py, jax/_src/xla_bridge.py,
-llama.cpp's common/arg.cpp, torchcodec/_core/ops.py, NVIDIA Warp's release notes, setup files.
+Sources: musl's loader, pip 9 to 26, conda 4 to 25, TensorFlow's dso_loader.cc and its issue
+tracker, onnxruntime_pybind_state.cc, CuPy's softlink.
 """
 
 from __future__ import annotations

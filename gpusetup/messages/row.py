@@ -73,11 +73,7 @@ def says(
 # --- the letters that every form of a pattern has ---------------------------------------------------
 
 # `\.`, `\(`: a character that loses its special meaning through a backslash.
-ESCAPED_SIGN = re.compile(r"\\(\W)")
-PRIVATE_SIGNS = 0xE000
-"""The first of Unicode's private-use characters that stand for escaped characters. No text contains
-private-use characters."""
-PRIVATE_SIGN = re.compile(f"[{chr(PRIVATE_SIGNS)}-{chr(PRIVATE_SIGNS + 0xFF)}]")
+ESCAPED_SIGN = re.compile(r"\\\W")
 # `[abc]`, `[^)]`, `\w`, `\d`.
 CHARACTER_CLASS = re.compile(r"\[\^?\]?[^\]]*\]|\\\w")
 # `(?:text)` or `(?P<name>text)`, not repeated and without alternatives, so every match contains the
@@ -99,15 +95,15 @@ def letters_of(pattern: str) -> tuple[str, ...]:
     case. A text without any of these strings has no match.
 
     >>> letters_of(r"(?:lib)?cuda (?P<what>stub\\.so) \\w+|not a (?:driver|GPU)")
-    ('cuda stub.so ', 'not a ')
+    ('cuda stub', 'not a ')
     """
-    plain = ESCAPED_SIGN.sub(_hidden_sign, pattern)
+    plain = ESCAPED_SIGN.sub(GAP, pattern)
     plain = CHARACTER_CLASS.sub(GAP, plain)
     plain = _without_groups(plain)
     plain = VARIABLE_PART.sub(GAP, plain)
     longest_letters: list[str] = []
     for form in plain.split("|"):
-        letters = lowered(PRIVATE_SIGN.sub(_plain_sign, max(form.split(GAP), key=len)))
+        letters = lowered(max(form.split(GAP), key=len))
         if letters not in longest_letters:
             longest_letters.append(letters)
     return tuple(longest_letters)
@@ -122,16 +118,6 @@ def _without_groups(pattern: str) -> str:
         if outer == pattern:
             return pattern
         pattern = outer
-
-
-def _hidden_sign(escaped: re.Match[str]) -> str:
-    """The private-use character for an escaped character."""
-    return chr(PRIVATE_SIGNS + ord(escaped[1]))
-
-
-def _plain_sign(hidden: re.Match[str]) -> str:
-    """The character that a private-use character stands for."""
-    return chr(ord(hidden[0]) - PRIVATE_SIGNS)
 
 
 # --- where a message stands -----------------------------------------------------------------------

@@ -1,11 +1,7 @@
 """Messages about torch's build, CUDA and GPUs, both from torch itself and in people's words.
 
-Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, ATen), cuda.h and cudaGetErrorString,
-Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.
-
-Sources: jax/_src/xla_bridge.py, CuPy, numba-cuda, TensorFlow, vLLM, onnxruntime, bitsandbytes,
-SageAttention, xformers, tiny-cuda-nn, oneAPI, ollama's server/sched.go, llama.cpp's
-src/llama-model.cpp.
+Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, c10/xpu, ATen), vLLM, JAX, numba-cuda,
+TensorFlow, YOLO's select_device, oneAPI, tiny-cuda-nn, ollama.
 
 Sources, as of November 2026: titles and first lines of threads in issue trackers and forums.
 """

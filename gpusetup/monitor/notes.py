@@ -62,7 +62,9 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     for subject, words, _ in noted(run):
         gpus_with.setdefault(words, []).append(subject.gpu)
     for words, gpus in gpus_with.items():
-        if words not in judgement.evidence:
+        # The verdict `memory-tight` is about full memory already.
+        is_said = judgement.verdict == "memory-tight" and words.startswith("memory ")
+        if words not in judgement.evidence and not is_said:
             yield about(gpus, words)
     machine = Work(run.rows)
     others = or_zero(machine.host_cpu) - or_zero(machine.cpu)
@@ -73,10 +75,7 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
             "one core): look for them with `top`"
         )
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
-        yield (
-            f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers, or "
-            "end other programs"
-        )
+        yield f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers"
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------

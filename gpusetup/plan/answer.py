@@ -32,7 +32,6 @@ from gpusetup.plan.decide import (
     near_limit,
 )
 from gpusetup.plan.job import (
-    BESIDE_FIELDS,
     BYTES,
     JOB_DEFAULTS,
     Recipe,
@@ -210,9 +209,9 @@ def memory_gib(decision: Decision) -> PlanMemory:
     return PlanMemory(**{name: round(size / GIB, 3) for name, size in sizes.items()})
 
 
-NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-                   "amp", "dtype", "checkpointing", "frozen", "tables", *BESIDE_FIELDS)  # fmt: skip
-"""Job fields that `settings` writes under another name or not at all."""
+SHOWN = ("quantize", "lora", "accumulate", "step", "loss", "attention", "compile", "selective",
+         "fused_kernels", "offload_optimizer", "offload_checkpoints")  # fmt: skip
+"""Job fields that `settings` shows under their own names where they differ from the default."""
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
@@ -227,10 +226,10 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
-    others = {name: getattr(job, name) for name in JOB_DEFAULTS if name not in NAMED_OTHERWISE}
+    # Without a vocabulary there are no logits, whose loss could need a kernel.
+    shown = [name for name in SHOWN if name != "loss" or job.shape.vocabulary]
+    others = {name: getattr(job, name) for name in shown}
     values |= {name: value for name, value in others.items() if value != JOB_DEFAULTS[name]}
-    if not job.shape.vocabulary:
-        values.pop("loss", None)
     if job.fills_token_budget:
         values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
@@ -456,15 +455,14 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
     if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
         raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
-    # Hundreds of rows name the same few cards and models.
+    # Hundreds of rows name the same few cards.
     gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
-    shape_of_row = lru_cache(maxsize=64)(model_named)
     for row in reader:
         name = (row.get("gpu") or "").strip()
         try:
             place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
             job = TrainingJob(
-                shape=shape_of_row((row.get("model") or "").strip()),
+                shape=model_named((row.get("model") or "").strip()),
                 gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
                 context=number("max_model_len", row.get("max_model_len"), LARGEST["context"]),
             )

@@ -14,17 +14,15 @@ from typing import NamedTuple
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import TRUE, Setting, dotted
-from gpusetup.configs.trainer import trainer_of
+from gpusetup.configs.keys import key_of, meaning, trainer_of
+from gpusetup.configs.settings import TRUE, Setting, dotted, name_of, words_of
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_reader import MOST_DIGITS, OTHER_MODELS, Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS
 from gpusetup.plan.models import is_known
-from gpusetup.plan.question import LARGEST, TrainingQuestion
+from gpusetup.plan.question import ALL, EMBEDDINGS, LARGEST, EmbeddingTable, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
-from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import trainer_table
 
 
@@ -170,7 +168,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that the config freezes, and the embedding tables (for users, items and
     the like) trained in addition to the model."""
-    part = frozen_in(reader, fields.get("model"))
+    part = frozen_in(reader, fields.get("model") or "")
     # Adapters freeze the whole model anyway.
     freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
     return {**freezes, "tables": tables_in(reader)}
@@ -421,6 +419,95 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     setting, _ = next(reader.all("rope-factor"))
     key = f"`{dotted(setting.path)}` (line {setting.line})"
     return RopeScaling(key, float(factor), original)
+
+
+# --- frozen parts and embedding tables ------------------------------------------------------------
+
+FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
+"""Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
+LAYERS_NAME = re.compile(r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers")
+EMBEDDING_WORDS = frozenset(("embedding", "embeddings", "embed", "emb", "wte", "wordembeddings"))
+WHOLE_MODEL = frozenset((
+    "all", "backbone", "base", "bert", "decoder", "encoder", "language", "llm", "lm", "model",
+    "network", "pretrained", "transformer", "trunk",
+))  # fmt: skip
+"""Words for the whole model; if it is frozen, only the parts added to it are trained."""
+
+
+def frozen_in(reader: Reader, model: str) -> str | None:
+    """The part that a config freezes, as a text that `frozen_share` reads; None if it freezes
+    nothing.
+
+    `model` is the model's name, because a key may contain it: `freeze_gpt2` freezes gpt2-medium.
+    """
+    frozen: str | None = None
+    for setting in reader.config.settings:
+        name, text = name_of(setting.path), reader.text(setting) or ""
+        switch = FREEZES.fullmatch(name) if text in TRUE else None
+        part: str | None = None
+        if LAYERS_NAME.fullmatch(name) and re.fullmatch(r"[1-9]\d{0,4}", text):
+            part = text
+        elif switch:
+            # The group that matched is the part's name; `freeze: true` names none and means all.
+            named = next(filter(None, switch.groups()), "")
+            letters = re.sub(r"[^a-z0-9]", "", named.lower())
+            is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
+            if words_of(named) & EMBEDDING_WORDS:
+                part = EMBEDDINGS
+            elif is_model or words_of(named) & WHOLE_MODEL:
+                part = ALL
+        if part is not None:
+            reader.note(setting, f"not trained: {part}")
+            # The first frozen part counts, except that a later part replaces the embeddings.
+            frozen = part if frozen in (None, EMBEDDINGS) else frozen
+    return frozen
+
+
+MOST_DIGITS_OF_TABLE = 12
+"""A number of rows or a width with more digits is a typo."""
+WIDTH_NAMES = (
+    "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
+)  # fmt: skip
+"""Keys that give the width of a row in the configs of recommenders."""
+
+
+def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
+    """The embedding tables of users and of items that a config describes, and torch's
+    `num_embeddings`. Their settings are recorded as read."""
+    width_settings = [
+        setting
+        for setting in reader.config.settings
+        if name_of(setting.path).endswith(("_dim", *WIDTH_NAMES)) and number_in(reader, setting)
+    ]
+    # If a name occurs twice, the first one counts.
+    widths = {name_of(one.path): number_in(reader, one) for one in reversed(width_settings)}
+    usual = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
+    tables: list[EmbeddingTable] = []
+    for setting in reader.config.settings:
+        name, key = name_of(setting.path), key_of(setting.path)
+        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
+        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
+        if name == "num_embeddings":
+            # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
+            noun = str(setting.path[-2]) if len(setting.path) > 1 else "rows"
+        elif key is None or key.role not in ("users", "items"):
+            continue
+        # A width for the same noun (`movie_dim`) comes before that of all tables.
+        width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
+        rows = number_in(reader, setting)
+        if rows and width:
+            table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
+            tables.append(table)
+            reader.note(setting, f"embedding table: {table.label}")
+    for setting in width_settings if tables else ():
+        reader.note(setting, "width of the embedding tables")
+    return tuple(tables)
+
+
+def number_in(reader: Reader, setting: Setting) -> int:
+    """The whole number in a setting; 0 if the setting is anything else."""
+    digits = (reader.text(setting) or "").replace("_", "")
+    return int(digits) if re.fullmatch(rf"\d{{1,{MOST_DIGITS_OF_TABLE}}}", digits) else 0
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.shape import ENCODERS, Shape
+from gpusetup.plan.job import ENCODERS, Shape
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),

@@ -128,25 +128,47 @@ class Reader:
         return any(path[:1] == (name,) for path in self.by_path)
 
     def text(self, setting: Setting) -> str | None:
-        """The text of a scalar without quotes and anchors, with variables and references replaced.
+        """The text of a scalar without quotes and anchors, in which every `${...}` is replaced by
+        its value.
 
         None if the text is empty, or if a variable or reference cannot be resolved.
         """
         if setting.is_collection:
             return None
-        written = bare_text(setting)
-        if written in EMPTY or written in LEFT_OPEN:
+        text = bare_text(setting)
+        if text in EMPTY or text in LEFT_OPEN:
             return None
-        if "${" not in written:
-            return written
+        for _ in range(MOST_PARTS):
+            expression = INNERMOST.search(text)
+            if expression is None:
+                return None if "${" in text else text or None
+            value = self.value_of(expression[1].strip(), setting)
+            text = f"{text[: expression.start()]}{value}{text[expression.end() :]}"
+            if value is None or len(text) > MOST_LETTERS:
+                break
+        return None
 
-        def text_at(path: Path) -> str | None:
-            found = self.by_path.get(path)
-            return None if found is None or found.is_collection else bare_text(found)
+    def value_of(self, expression: str, setting: Setting) -> str | None:
+        """The value of what stands between `${` and `}` in a setting; None if there is none.
 
-        value, asked = resolved(written, text_at, self.variables)
-        self.assumed += [f"{dotted(setting.path)} takes {variable}" for variable in asked]
-        return value or None
+        These are OmegaConf's references (`model.path`) and its resolvers `oc.env` (an environment
+        variable with an optional default) and `oc.decode` (parses a text as a value). Other
+        resolvers may be code of the user's project, which we never run.
+        """
+        if hit := VARIABLE.fullmatch(expression):
+            is_set = bool(self.variables.get(hit[1]))
+            value = self.variables[hit[1]] if is_set else bare(hit[2])
+            nothing = "nothing was read, and OmegaConf stops there: export the variable"
+            self.assumed.append(
+                f"{dotted(setting.path)} takes the variable {hit[1]}, which is "
+                f"{'' if is_set else 'not '}set: {f'{value} was read' if value else nothing}"
+            )
+            return value
+        resolver, colon, argument = expression.partition(":")
+        if colon:
+            return bare(argument) if resolver == "oc.decode" else None
+        found = self.by_path.get(tuple(expression.split(".")))
+        return None if found is None or found.is_collection else bare(bare_text(found))
 
     def note(self, setting: Setting, meaning: str) -> None:
         """Record that a setting was read, and what it means. The first meaning stays, because later
@@ -194,46 +216,6 @@ INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 """An expression that contains no other one, so that nested ones are resolved from the inside."""
 VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?", re.DOTALL)
 """A variable with its default, as OmegaConf and Hydra write it."""
-
-
-def resolved(
-    text: str, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
-) -> tuple[str | None, list[str]]:
-    """The text with every `${...}` replaced by its value, and what was read for each variable, as
-    parts of a sentence. None instead of the text if a reference cannot be resolved.
-
-    These are OmegaConf's references (`${model.path}`) and its resolvers `oc.env` (an environment
-    variable with an optional default) and `oc.decode` (parses a text as a value). Other resolvers
-    may be code of the user's project, which we never run. `text_at` returns the scalar at a path of
-    the config as written, or None.
-
-    >>> nothing = lambda path: None
-    >>> resolved("${oc.decode:${oc.env:FACTOR}}", nothing, {"FACTOR": "2.0"})
-    ('2.0', ['the variable FACTOR, which is set: 2.0 was read'])
-    >>> resolved("${oc.env:OWNER,Qwen}/Qwen3-8B", nothing, {})[0]
-    'Qwen/Qwen3-8B'
-    """
-    asked: list[str] = []
-    for _ in range(MOST_PARTS):
-        expression = INNERMOST.search(text)
-        if expression is None:
-            return (None if "${" in text else text), asked
-        body = expression[1].strip()
-        resolver, colon, argument = body.partition(":")
-        if hit := VARIABLE.fullmatch(body):
-            value = variables.get(hit[1]) or bare(hit[2])
-            is_set = "set" if variables.get(hit[1]) else "not set"
-            nothing = "nothing was read, and OmegaConf stops there: export the variable"
-            read = f"{value} was read" if value else nothing
-            asked.append(f"the variable {hit[1]}, which is {is_set}: {read}")
-        elif colon:
-            value = bare(argument) if resolver == "oc.decode" else None
-        else:
-            value = bare(text_at(tuple(body.split("."))))
-        text = f"{text[: expression.start()]}{value}{text[expression.end() :]}"
-        if value is None or len(text) > MOST_LETTERS:
-            break
-    return None, asked
 
 
 def bare(text: str | None) -> str | None:

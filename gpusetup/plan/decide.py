@@ -30,7 +30,7 @@ from gpusetup.plan.job import (
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import SUPERVISED
-from gpusetup.plan.states import host_bytes
+from gpusetup.plan.terms import host_bytes
 
 CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
@@ -343,6 +343,7 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
 
 LEAST_GIB = 0.05
 """The minimum saving in GiB for which a change gets a line in the answer."""
+HelpKind = Literal["recipe", "setting", "job"]
 Changes = dict[str, dict[str, Any]]
 """Name of a change -> the job fields that it sets."""
 OPTIONS = {
@@ -427,6 +428,12 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
     savings. `confidence` tells how sure it is that a changed job fits.
     """
     job, place, recipe = decision.job, decision.place, decision.recipe
+
+    def help(step: str, kind: HelpKind, changed: Decision, saved: float) -> Help:
+        fits = changed.fits
+        found, sure = (str(changed.recipe), confidence(changed)) if fits else (None, None)
+        return Help(step=step, kind=kind, saves_gib=saved, recipe=found, confidence=sure)
+
     settings = fewer_tokens(job, recipe) | same_training(job)
     # Someone who trains adapters may also take a smaller base when little is left.
     if not decision.fits or job.lora is not None:
@@ -436,48 +443,34 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
     steps: list[Help] = []
     for change, changed_job in jobs.items():
         saved = saved_gib(decision, changed_job, recipe)
-        if saved <= LEAST_GIB:
-            continue
-        kind: Literal["setting", "job"] = "setting" if change in settings else "job"
-        help = Help(step=with_option(change), kind=kind, saves_gib=saved, recipe=None)
-        if decision.fits:
-            steps.append(replace(help, recipe=str(recipe)))
-        else:
-            steps.append(with_result(help, decide(changed_job, place), confidence))
+        if saved > LEAST_GIB:
+            changed = decision if decision.fits else decide(changed_job, place)
+            kind: HelpKind = "setting" if change in settings else "job"
+            steps.append(help(with_option(change), kind, changed, saved))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
         mild = same_training(job) | (adapters(job) if job.lora else {})
-        for changes, changed in together(job, place, mild):
+        for changes, changed in smallest_sets(job, place, mild)[:1]:
             saved = saved_gib(decision, changed.job, changed.recipe)
-            step = " and ".join(map(with_option, changes))
-            help = Help(step=step, saves_gib=saved, recipe=None)
-            steps.append(with_result(help, changed, confidence))
+            steps.append(help(" and ".join(map(with_option, changes)), "setting", changed, saved))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
-def with_result(
-    help: Help, changed: Decision, confidence: Callable[[Decision], Confidence]
-) -> Help:
-    """A change with the recipe with which the changed job fits, if it does."""
-    if not changed.fits:
-        return help
-    return replace(help, recipe=str(changed.recipe), confidence=confidence(changed))
-
-
-def together(
+def smallest_sets(
     job: TrainingJob, place: Place, changes: Changes
-) -> Iterator[tuple[tuple[str, ...], Decision]]:
-    """Yields the smallest set of changes that together make the job fit, if there is one, with the
-    decision for the changed job. It tries the mildest changes first."""
-    for count in range(2, len(changes) + 1):
+) -> list[tuple[tuple[str, ...], Decision]]:
+    """The smallest sets of changes that make the job fit (one alone, if that is enough), with the
+    decision for the changed job; those of the mildest changes first."""
+    for count in range(1, len(changes) + 1):
+        found = []
         for names in itertools.combinations(changes, count):
             # If two changes set the same field, the later one counts.
             fields = {field: value for name in names for field, value in changes[name].items()}
-            changed = decide(replace(job, **fields), place)
-            if changed.fits:
-                yield names, changed
-                return
+            found.append((names, decide(replace(job, **fields), place)))
+        if fitting_sets := [one for one in found if one[1].fits]:
+            return fitting_sets
+    return []
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:

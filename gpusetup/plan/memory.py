@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan import forward_memory, states
+from gpusetup.plan import terms
 from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
 
 Moment = Literal["logits", "layer", "backward", "step", "generation"]
@@ -98,13 +98,13 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     """
     if job.fills_token_budget:
         # With Trinity-RFT, they were fitted as a share of the largest temporary tensor.
-        staying = 0.0 if recipe.env else transient * (LOST_LOGIT / forward_memory.TRAINER_LOGIT)
+        staying = 0.0 if recipe.env else transient * (LOST_LOGIT / terms.TRAINER_LOGIT)
         return Gaps(staying=staying, given_back=0.0)
     logit_segments = own_segments(job, recipe)
-    logit_bytes = forward_memory.logits(job, recipe)
-    moving_bytes = forward_memory.activations(job, recipe) + transient
-    if not states.gradients_stay(job):
-        moving_bytes += states.gradients(job, recipe)
+    logit_bytes = terms.logits(job, recipe)
+    moving_bytes = terms.activations(job, recipe) + transient
+    if not terms.gradients_stay(job):
+        moving_bytes += terms.gradients(job, recipe)
     # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
     # copies.
     bytes_of_uneven_size = moving_bytes
@@ -151,7 +151,7 @@ def own_segments(job: TrainingJob, recipe: Recipe) -> float:
     # Current transformers versions keep one more copy of 16-bit logits, in 16 bits.
     if job.loss == "hf" and job.compute_bytes < 4:
         bytes_per_logit += job.compute_bytes
-    return forward_memory.logit_count(job, recipe) * bytes_per_logit
+    return terms.logit_count(job, recipe) * bytes_per_logit
 
 
 # --- the terms ------------------------------------------------------------------------------------
@@ -160,22 +160,22 @@ FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], float]], ...] = (
-    ("states", IN_STEP, states.resident_states),
+    ("states", IN_STEP, terms.resident_states),
     (
         "states",
         ("generation",),
-        lambda job, recipe: 0.0 if job.rl.policy_leaves else states.resident_states(job, recipe),
+        lambda job, recipe: 0.0 if job.rl.policy_leaves else terms.resident_states(job, recipe),
     ),
-    ("states", WHOLE_RUN, states.states_beside),
-    ("states", IN_STEP, states.unsharded_extra),
-    ("states", (*FORWARD, "backward"), states.gathered_unit),
-    ("states", FORWARD, states.gradients_in_forward),
-    ("states", ("backward", "step"), states.gradients),
-    ("states", ("backward",), states.reduced_gradients),
-    ("checkpoints", FORWARD, forward_memory.activations),
-    ("logits", ("logits",), forward_memory.logits),
-    ("other", ("layer", "backward"), forward_memory.layer_backward),
-    ("other", ("step",), states.optimizer_step),
+    ("states", WHOLE_RUN, terms.states_beside),
+    ("states", IN_STEP, terms.unsharded_extra),
+    ("states", (*FORWARD, "backward"), terms.gathered_unit),
+    ("states", FORWARD, terms.gradients_in_forward),
+    ("states", ("backward", "step"), terms.gradients),
+    ("states", ("backward",), terms.reduced_gradients),
+    ("checkpoints", FORWARD, terms.activations),
+    ("logits", ("logits",), terms.logits),
+    ("other", ("layer", "backward"), terms.layer_backward),
+    ("other", ("step",), terms.optimizer_step),
     ("other", IN_STEP, exchange),
     # While the policy is trained, an engine that sleeps keeps nothing.
     ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
@@ -230,13 +230,13 @@ class JobMemory(Frozen):
 
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
-    terms = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
+    counted = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     # With a token budget, only the end of the forward pass is considered, because the constants
     # were fitted under this assumption.
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.engine_bytes:
         moments = (*moments, "generation")
-    transient = max(forward_memory.logits(job, recipe), forward_memory.layer_backward(job, recipe))
+    transient = max(terms.logits(job, recipe), terms.layer_backward(job, recipe))
     # The gaps depend on whether the logits exist at the peak.
     gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
     gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
@@ -244,7 +244,7 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
 
     def needed(moment: Moment, *parts: Part) -> float:
         """The bytes of these parts at one moment."""
-        return sum(size for part, there, size in terms if moment in there and part in parts)
+        return sum(size for part, there, size in counted if moment in there and part in parts)
 
     highest = max(
         moments, key=lambda moment: needed(moment, *get_args(Part)) + gaps_at[moment].staying
@@ -257,7 +257,7 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
         other=needed(highest, "other"),
         runtime=runtime(job, recipe),
         cached=max(0.0, gaps_at[highest].given_back),
-        host=states.host_bytes(job, recipe),
+        host=terms.host_bytes(job, recipe),
     )
 
 
@@ -271,9 +271,9 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    end_of_forward = forward_memory.activations(job, recipe) + 2 * outputs * job.compute_bytes
-    gradients = job.trained_parameters * states.gradient_bytes(job)
-    end_of_backward = forward_memory.layer_backward(job, recipe) + gradients
+    end_of_forward = terms.activations(job, recipe) + 2 * outputs * job.compute_bytes
+    gradients = job.trained_parameters * terms.gradient_bytes(job)
+    end_of_backward = terms.layer_backward(job, recipe) + gradients
     # The backward pass frees activations while it creates gradients, so the peak is the larger of
     # the two moments, not their sum.
-    return states.model_weights(job) + max(end_of_forward, end_of_backward) + runtime(job, recipe)
+    return terms.model_weights(job) + max(end_of_forward, end_of_backward) + runtime(job, recipe)

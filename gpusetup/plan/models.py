@@ -23,7 +23,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT, shape_of
-from gpusetup.plan.shape import Shape
+from gpusetup.plan.job import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -159,13 +159,6 @@ def is_known(text: str) -> bool:
     return hub_id(text) in model_table().models
 
 
-def is_at_hand(text: str) -> bool:
-    """Whether a model's shape is available: a known name, or a file or folder on this machine."""
-    if text.endswith(".json") or is_known(text) or config_in_hub_cache(text):
-        return True
-    return named_file.is_there(Path(text)) or named_file.is_folder(Path(text))
-
-
 @lru_cache(maxsize=256)
 def known_shape(name: str) -> Shape:
     """The shape of a known model, given by its hub id."""
@@ -206,34 +199,56 @@ SIZE_ERROR = 2
 some leave out the embedding."""
 
 
-def model_named(text: str) -> Shape:
+RECENT_VOCABULARY = 128_256
+"""The vocabulary of Llama 3, for models of unknown shape: most models since 2024 have at least
+100,000 tokens, which is the width of the logits."""
+
+
+def model_named(text: str, *, assume: bool = False) -> Shape:
     """The shape of a model, given by hub id, short name, `config.json`, or the folder with that
-    file.
+    file. With `assume`, an unknown hub id with a size in its name has the usual shape of that size,
+    which its field `assumed` then says.
 
     Raises UsageError with similar names if the name is unknown, and BadInput if the file is not a
     model's config.
 
     >>> model_named("meta-llama/Llama-3.1-8B-Instruct").parameters
     8030261248
+    >>> model_named("some-lab/Thing-48B-A3B", assume=True).assumed != ""
+    True
     """
-    if not is_known(text):
-        if cached := config_in_hub_cache(text):
-            return replace(model_in(cached), name=text.rpartition("/")[2])
-        if text and is_at_hand(text):
-            return model_in(Path(text))
-        refuse_uncounted(text)
+    size = size_in_name(text)
+    if is_known(text):
+        return checked(known_shape(hub_id(text)), text, size)
+    name, path = text.rpartition("/")[2], Path(text)
+    if cached := config_in_hub_cache(text):
+        return replace(model_in(cached), name=name)
+    is_path = text.endswith(".json") or named_file.is_there(path) or named_file.is_folder(path)
+    if text and is_path:
+        return model_in(path)
+    refuse_uncounted(text)
+    if not assume or size is None or not HUB_ID.fullmatch(text):
         raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
-    shape = known_shape(hub_id(text))
-    named, _ = size_in_name(text) or (shape.parameters, 0)
+    parameters, active = size
+    return replace(
+        model_of_size(parameters, vocabulary=RECENT_VOCABULARY),
+        name=name,
+        active=active,
+        assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
+    )
+
+
+def checked(shape: Shape, text: str, size: tuple[int, int] | None) -> Shape:
+    """The shape that plan knows by this name; UsageError if a size in the name contradicts it."""
     # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`).
     counts = (shape.parameters, shape.active)
-    if not any(1 / SIZE_ERROR < named / one < SIZE_ERROR for one in counts):
-        raise UsageError(
-            f"{text!r} names {size_name(named)} parameters, but {shape.name}, which "
-            f"plan knows by this name, has {size_name(shape.parameters)}",
-            hint=unknown_hint(text),
-        )
-    return shape
+    if size is None or any(1 / SIZE_ERROR < size[0] / one < SIZE_ERROR for one in counts):
+        return shape
+    raise UsageError(
+        f"{text!r} names {size_name(size[0])} parameters, but {shape.name}, which "
+        f"plan knows by this name, has {size_name(shape.parameters)}",
+        hint=unknown_hint(text),
+    )
 
 
 def unknown_hint(text: str) -> str:
@@ -251,33 +266,6 @@ def unknown_hint(text: str) -> str:
     return (
         f"similar known names: {', '.join(similar) or 'none'}\n{config}\n"
         f"for a rough plan, give only the size: `--params {size_name(size)}`"
-    )
-
-
-RECENT_VOCABULARY = 128_256
-"""The vocabulary of Llama 3, for models of unknown shape: most models since 2024 have at least
-100,000 tokens, which is the width of the logits."""
-
-
-def shape_or_assumed(text: str) -> Shape:
-    """The shape of a model; for an unknown hub id with a size in its name, the usual shape of that
-    size.
-
-    `assumed` then says so, and the plan is never clear. Raises UsageError for a name without size.
-
-    >>> shape_or_assumed("some-lab/Thing-48B-A3B").assumed != ""
-    True
-    """
-    size = size_in_name(text)
-    if is_at_hand(text) or size is None or not HUB_ID.fullmatch(text):
-        return model_named(text)
-    refuse_uncounted(text)
-    parameters, active = size
-    return replace(
-        model_of_size(parameters, vocabulary=RECENT_VOCABULARY),
-        name=text.rpartition("/")[2],
-        active=active,
-        assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
     )
 
 

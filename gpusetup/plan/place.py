@@ -113,12 +113,10 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
-    try:
-        matching = [row for row in rows_named(text, rows) if row.memory_gb]
-        names = ", ".join(dict.fromkeys(row.name for row in matching))
-        hint = f"one of: {names}" if matching else "give `--gpu-mem 24GiB`"
-    except UsageError:  # a compute capability (`sm_90`) does not name a card
-        matching, hint = [], "name the card, or give `--gpu-mem 24GiB`"
+    # A compute capability (`sm_90`) does not name a card, so this raises UsageError.
+    matching = [row for row in rows_named(text, rows) if row.memory_gb]
+    names = ", ".join(dict.fromkeys(row.name for row in matching))
+    hint = f"one of: {names}" if matching else "give `--gpu-mem 24GiB`"
     sxm_cards = [row for row in matching if "SXM" in row.name]
     words = tokens(text) - NOT_TELLING
     exact_cards = [row for row in matching if tokens(row.name) - NOT_TELLING == words]

@@ -4,27 +4,27 @@ that follows from it and from the trainer's defaults."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
-from gpusetup.plan.forward_memory import LOSSES, SAME_LOSS
 from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
     TOKEN_BUDGET,
     Quantization,
+    Shape,
     TrainingJob,
     least_tokens,
 )
 from gpusetup.plan.models import (
     format_in_name,
+    model_named,
     model_of_size,
     parameter_count,
     refuse_uncounted,
-    shape_or_assumed,
 )
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import (
@@ -34,9 +34,7 @@ from gpusetup.plan.rl import (
     usual_loss,
     usual_setup,
 )
-from gpusetup.plan.shape import Shape
-from gpusetup.plan.states import OPTIMIZERS
-from gpusetup.plan.trained_parts import EmbeddingTable, frozen_share
+from gpusetup.plan.terms import SAME_LOSS
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 LARGEST = {
@@ -46,6 +44,14 @@ LARGEST = {
 """Option -> the largest number that makes sense; a larger one must be a typo."""
 USUAL_CONTEXT = 2048
 """The default sequence length in tokens."""
+
+
+class EmbeddingTable(NamedTuple):
+    """An embedding table."""
+
+    label: str
+    """Its rows with a noun, and its width: `users 6,040 x 64`."""
+    parameters: int
 
 
 class TrainingQuestion(Frozen):
@@ -88,7 +94,7 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
         refuse_uncounted(question.model)
         raise UsageError("`--model` and `--params` both say what is trained", hint="name one")
     if question.model is not None:
-        return shape_or_assumed(question.model)
+        return model_named(question.model, assume=True)
     if question.params is not None:
         parameters = parameter_count(question.params)
         if question.solve == "batch" and question.context is None:
@@ -126,9 +132,8 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     # Trinity-RFT shards with FSDP2, which needs Linux.
     if not in_samples and not place.linux and "strategy" not in named:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
-    # A trainer needs at least one sample per GPU, and so does training on images.
-    is_per_gpu = question.trainer is not None or not shape.writes_text
-    samples = question.batch if question.batch is not None else (gpus if is_per_gpu else 1)
+    # Each GPU needs at least one sample.
+    samples = gpus if question.batch is None else question.batch
     fields |= {
         "shape": shape,
         "gpus": gpus,
@@ -151,6 +156,27 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
     check(job, question)
     return job
+
+
+ALL, EMBEDDINGS = "all", "embeddings"
+
+
+def frozen_share(what: str, shape: Shape) -> float:
+    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `frozen_in`
+    gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
+    Raises UsageError if the model has fewer layers.
+
+    >>> from gpusetup.plan.models import model_named
+    >>> gpt2 = model_named("gpt2")
+    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
+    [1.0, 0.31, 0.66]
+    """
+    embeddings = shape.outside / shape.parameters
+    if what in (ALL, EMBEDDINGS):
+        return 1.0 if what == ALL else embeddings
+    if int(what) > shape.layers:
+        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
+    return embeddings + (1 - embeddings) * int(what) / shape.layers
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
@@ -238,9 +264,6 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
          f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
         (job.stored_bytes is not None and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
-        (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
-        (job.optimizer not in OPTIMIZERS,
-         f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),
         (solves, f"`{flag}` looks for what `--{question.solve}` gives: leave one out", None),
     )  # fmt: skip
     for is_so, message, hint in contradictions:

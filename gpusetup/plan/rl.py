@@ -157,9 +157,6 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         if is_verl:
             enable = reader.text_named("enable", "a reward model", "reward_model")
             changes["has_reward_model"] = enable in TRUE
-    if trainer == "llama-factory":
-        # Its critic is a head on the policy, and with LoRA its reward model is a second adapter.
-        changes |= {"critic": False} | ({"has_reward_model": False} if adapters else {})
     setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:
         reader.assumed.append(
@@ -174,8 +171,6 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory, by what the config says
     about it, or else as in the method's `usual` setup."""
-    named = reader.text_named("ref_model", "the reference model")
-    ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
     weight = reader.text_named("beta", "the weight of the reference")
     if is_verl:
         # verl has a reference only for a KL loss or penalty; read both keys.
@@ -183,8 +178,6 @@ def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bo
     # With adapters, the base model without them is the reference.
     if adapters or usual.method in WITHOUT_REFERENCE:
         return False
-    if named or ahead in TRUE:
-        return bool(named)
     # With a weight of 0 the trainer loads no reference.
     return usual.has_reference if weight is None else re.fullmatch(r"0(\.0*)?", weight) is None
 
@@ -194,24 +187,25 @@ def generation(reader: Reader, *, is_verl: bool) -> Fields:
     and not a server elsewhere or the policy itself, whose cache is not counted."""
     read = reader.text_named
     # Read the keys even if no engine counts, so that none is reported as not understood.
-    mode = read("vllm_mode", "where the engine runs")
+    mode, server = read("vllm_mode", "where the engine runs"), read("vllm_server_host", "a server")
     share = read("vllm_gpu_memory_utilization", "the engine's share")
     share = share or read("gpu_memory_utilization", "the engine's share of the card")
     sleeps_in_trl = is_on(reader, "vllm_enable_sleep_mode")
     # In verl the engine sleeps by default.
     sleeps_in_verl = read("free_cache_engine", "the engine frees its memory") not in FALSE
     uses_engine = is_verl or is_on(reader, "use_vllm") or mode == "colocate"
-    engine: Fields = {"engine_share": None, "engine_sleeps": False}
-    if mode == "server" or read("vllm_server_host", "a server elsewhere") or not uses_engine:
-        return engine
-    engine["engine_share"] = ENGINE_SHARE["verl" if is_verl else "trl"]
+    if mode == "server" or server or not uses_engine:
+        return {"engine_share": None, "engine_sleeps": False}
     # The key may hold a variable or a percentage, which names no share.
-    if share and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share):
-        engine["engine_share"] = float(share)
-    engine["engine_sleeps"] = sleeps_in_verl if is_verl else sleeps_in_trl
+    is_share = share is not None and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share)
+    usual = ENGINE_SHARE["verl" if is_verl else "trl"]
     # The policy makes room for the engine only if both its weights and its states are offloaded.
     offloads = [read(key, "the actor on the host", "actor") in TRUE for key in OFFLOAD_KEYS]
-    return {**engine, "policy_leaves": all(offloads)}
+    return {
+        "engine_share": float(share) if share and is_share else usual,
+        "engine_sleeps": sleeps_in_verl if is_verl else sleeps_in_trl,
+        "policy_leaves": all(offloads),
+    }
 
 
 def is_on(reader: Reader, name: str) -> bool:

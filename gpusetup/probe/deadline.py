@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread, Timer
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 Notify = Callable[[str], None]
@@ -17,34 +18,19 @@ NOTICE_SECONDS = 3.0
 NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
-class BackgroundCall(Generic[T]):
-    """A call on a separate thread; `result()` waits for it, then returns its result or raises its
-    error."""
+def in_background(call: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Start a call on a daemon thread, which does not keep a process alive if the driver hangs."""
+    future: Future[T] = Future()
 
-    def __init__(self, call: Callable[..., T], *arguments: Any) -> None:
-        self._answer: list[T] = []
-        self._problem: list[BaseException] = []
-        self._thread = Thread(target=self._run, args=(call, *arguments), daemon=True)
-        self._thread.start()
-
-    def _run(self, call: Callable[..., T], *arguments: Any) -> None:
+    def run() -> None:
         try:
-            self._answer.append(call(*arguments))
+            future.set_result(call(*arguments))
         except BaseException as problem:
-            # Keep the error, so that `result` can raise it in the thread that waits for the call.
-            self._problem.append(problem)
+            # `result` raises it in the thread that waits for the call.
+            future.set_exception(problem)
 
-    def ended_within(self, seconds: float) -> bool:
-        """Whether the call ends within this many seconds."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
-
-    def result(self) -> T:
-        """Wait for the end of the call, then return its result or raise its error."""
-        self._thread.join()
-        for problem in self._problem:
-            raise problem
-        return self._answer[0]
+    Thread(target=run, daemon=True).start()
+    return future
 
 
 @contextmanager

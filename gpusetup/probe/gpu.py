@@ -8,19 +8,24 @@ a common time limit. Neither may load a kernel module or create a device node
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, PciDevice, Reading, Snapshot
-from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify, announced
+from gpusetup.model.machine import Driver, Event, Gpu, PciDevice, Reading, Snapshot
+from gpusetup.probe.deadline import LIMIT_SECONDS, Notify, announced, in_background
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.pci import read_wmi
-from gpusetup.readings.sources import Snapshots, first_known, gpu_line, merged_gpus, missing
+from gpusetup.readings.sources import (
+    Snapshots,
+    first_known,
+    gpu_line,
+    merged_gpus,
+    merged_snapshots,
+    missing,
+)
 from gpusetup.system.system import System
 
-T = TypeVar("T")
 NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 NO_DEVICE = 100
 """The code of CUDA_ERROR_NO_DEVICE."""
@@ -64,10 +69,10 @@ def _ask_driver(
     sources = {"NVML": read_nvml, "libcuda": read_cuda}
     if has_several:
         sources["nvidia-smi"] = read_topology
-    calls = {name: BackgroundCall(read, system, limit) for name, read in sources.items()}
+    calls = {name: in_background(read, system, limit) for name, read in sources.items()}
 
     def pending() -> list[str]:
-        return [name for name, call in calls.items() if not call.ended_within(0)]
+        return [name for name, call in calls.items() if not call.done()]
 
     with announced(pending, limit, notify):
         answers = [call.result() for call in calls.values()]
@@ -88,8 +93,8 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     Kernel files come first for the driver, because they have the exact version.
     """
     sources, environ = (*answers, *files), system.environ()
-    on_bus = _first(part.pci_devices for part in sources)
-    listed, reason = _listed_gpus(answers, files, on_bus, system.family)
+    merged = merged_snapshots(sources)
+    listed, reason = _listed_gpus(answers, files, merged.pci_devices, system.family)
     gpus: tuple[Gpu, ...] | None = None
     if listed is not None:
         of_sources = [gpu for part in sources for gpu in part.gpus or ()]
@@ -100,23 +105,13 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
     if driver.libcuda_path:
         driver = replace(driver, library_found=True)
-    return Snapshot(
+    return replace(
+        merged,
         driver=driver,
-        cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),
         gpus=gpus,
-        gpu_links=_first(part.gpu_links for part in sources),
-        pci_devices=on_bus,
-        devices=_first(part.devices for part in sources),
-        events=(
-            *(event for part in sources for event in part.events),
-            *missed_by_cuda(gpus or (), answers, environ),
-        ),
-        readings=(*(reading for part in sources for reading in part.readings), *reason),
+        events=(*merged.events, *missed_by_cuda(gpus or (), answers, environ)),
+        readings=(*merged.readings, *reason),
     )
-
-
-def _first(values: Iterable[T | None]) -> T | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _listed_gpus(
@@ -163,8 +158,7 @@ def missed_by_cuda(
 ) -> Iterator[Event]:
     """Events for GPUs that NVML lists but CUDA does not, although nothing hides them.
 
-    A GPU in MIG mode without an instance is left out, because another finding reports it. If a GPU
-    has an instance, CUDA lists the instance instead of the whole GPU.
+    With MIG, CUDA lists an instance instead of the whole GPUs, so nothing is compared.
     """
     # CUDA must have started and described every device that it counted.
     is_complete = any(
@@ -173,15 +167,11 @@ def missed_by_cuda(
         and len(part.gpus) == part.cuda_api.device_count
         for part in answers
     )
-    listed = [gpu for gpu in gpus if gpu.cuda_index is not None]
-    only_instances = bool(listed) and all(gpu.mig_enabled for gpu in listed)
-    if "CUDA_VISIBLE_DEVICES" in environ or not is_complete or only_instances:
+    uses_mig = any(gpu.mig_enabled for gpu in gpus)
+    if "CUDA_VISIBLE_DEVICES" in environ or not is_complete or uses_mig:
         return
     for gpu in gpus:
-        has_no_instance = gpu.mig_enabled and gpu.mig_count == 0
-        if gpu.nvml_index is None or gpu.lost or has_no_instance:
-            continue
-        if is_listed_by_cuda(gpu) is False:
+        if gpu.nvml_index is not None and not gpu.lost and is_listed_by_cuda(gpu) is False:
             bus, index = gpu.pci_bus_id or "", str(gpu.nvml_index)
             values = {"asked": "nvml", "gpu": index, "bus": bus, "name": gpu.name}
             said = f"not in CUDA's list: {gpu_line(gpu)}"

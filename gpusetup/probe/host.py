@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -51,24 +50,15 @@ def read_os(system: System) -> Snapshot:
 
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 """The paths of os-release, in the order of preference that os-release(5) specifies."""
+OS_SETTING = re.compile(r"""(?m)^[ \t]*(\w+)=(["']?)([^\n]*)\2[ \t]*$""")
+"""A line such as `PRETTY_NAME="Ubuntu 24.04.1 LTS"`."""
 
 
 def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     """The facts about a Linux system, with its distribution, C library and firmware settings."""
-    readable = (path for path in OS_RELEASE if read_or_none(system, path))
-    source, problem = next(readable, None), None
-    release: dict[str, str] = {}
-    if source is None:
-        problem = "no os-release file in /etc or /usr/lib"
-    else:
-        try:
-            # The values are quoted as in a shell; shlex raises an error for an open quote.
-            for line in (read_or_none(system, source) or "").splitlines():
-                variable, is_set, value = line.strip().partition("=")
-                if is_set and not variable.startswith("#"):
-                    release[variable] = " ".join(shlex.split(value))
-        except ValueError as wrong:
-            problem = f"{source} could not be parsed: {wrong}"
+    source = next((path for path in OS_RELEASE if read_or_none(system, path)), None)
+    text = read_or_none(system, source) if source else None
+    release = {name: value for name, _, value in OS_SETTING.findall(text or "")}
     name = release.get("PRETTY_NAME") or release.get("NAME") or None
     # The version that Python reports, such as `glibc 2.36`, or musl's loader.
     has_musl = any(file.startswith("ld-musl-") for file in list_or_empty(system, "/lib"))
@@ -89,8 +79,7 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
         jetson=read_jetson(system),
         secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
-    if not name and not problem:
-        problem = f"{source} names no distribution"
+    problem = None if name else "no os-release file names the distribution"
     os_reading = Reading(subject="os", source=source or OS_RELEASE[0], value=name, problem=problem)
     libc_problem = None if libc else "no C library is known"
     libc_reading = Reading(subject="libc", source="confstr", value=libc, problem=libc_problem)

@@ -9,7 +9,7 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
 from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
 from gpusetup.probe.container import read_container
-from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
+from gpusetup.probe.deadline import LIMIT_SECONDS, Notify, in_background
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
 from gpusetup.probe.other_makers import read_other_makers, with_rocm_in_wsl
 from gpusetup.probe.own_files import unfinished_events
@@ -56,9 +56,9 @@ def read_machine(
         python = missing("python", "target", problem.message)
     # Start the sources that wait for a child process or a slow disk first, so that they run in
     # parallel with the rest.
-    gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
-    toolkit_call = BackgroundCall(read_toolkit, system)
-    torch_call = BackgroundCall(read_torch, system, target)
+    gpu_call = in_background(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
+    toolkit_call = in_background(read_toolkit, system)
+    torch_call = in_background(read_torch, system, target)
     host_os, container = read_os(system), read_container(system)
     torch, gpu = torch_call.result(), gpu_call.result()
     # GPUs of other makers only matter if there is no NVIDIA GPU, so this waits for the GPU sources.

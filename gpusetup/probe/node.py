@@ -7,15 +7,14 @@ limit. A source that has not answered by then is unknown, and a driver that hang
 from __future__ import annotations
 
 import platform
-import re
 import time
+from concurrent.futures import wait
 
 from gpusetup.messages.driver import KERNEL_LOG
 from gpusetup.messages.search import events_of, text_of
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Reading, Snapshot
-from gpusetup.model.patterns import lazy
-from gpusetup.probe.deadline import BackgroundCall
+from gpusetup.probe.deadline import in_background
 from gpusetup.probe.driver_files import read_driver_files
 from gpusetup.probe.driver_libraries import read_nvml
 from gpusetup.probe.gpu import NOT_ASKED, combine_sources, hint_at_a_driver
@@ -34,13 +33,13 @@ LOG_SECONDS = 1.5
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> Snapshot:
     """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
-    log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
+    log_call = in_background(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     files = read_driver_files(system)
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
-        in_time = log_call.ended_within(until - time.monotonic())
+        ended, _ = wait([log_call], timeout=max(0.0, until - time.monotonic()))
         no_log = missing("events", "log", no_answer_in(limit))
-        files.append(log_call.result() if in_time else no_log)
+        files.append(log_call.result() if ended else no_log)
     gpu_side = combine_sources(system, (nvml,), files)
     host = Snapshot(memory=read_memory(system))
     return merged_snapshots((gpu_side, read_os(system), host))
@@ -52,11 +51,11 @@ def name_of_node() -> str:
 
 
 COMMANDS = (
-    ("dmesg",),
+    ("dmesg", "--notime"),
     ("journalctl", "-k", "-b", "--no-pager", "-o", "cat"),
 )
-"""Commands that print the kernel log. The second one also works for users who may not run the
-first."""
+"""Commands that print the kernel log, each message without its time. The second one also works for
+users who may not run the first."""
 MAX_EVENTS = 50
 """The maximum number of events, because a failing GPU writes the same lines thousands of times."""
 
@@ -80,25 +79,14 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
     return Snapshot(events=events, readings=tuple(readings))
 
 
-PREFIX = lazy(
-    r"""
-    (?: <\d{1,3}> | \w+\s*:\w+\s*:\s )?                             # dmesg's level
-    (?: \w{3}\ +\d{1,2}\ [\d:]{8}\ \S{1,64}\ kernel:\ )?            # journald's clock
-    (?: \[ [^\]\n]{5,40} \]\s? ){0,2}                               # the kernel's own, its caller
-    """,
-    re.VERBOSE,
-)
-
-
 def parse_kernel_log(text: str) -> tuple[Event, ...]:
-    """The last events in a kernel log, oldest first; lines may begin with a time and host.
+    """The last events in a kernel log without times, oldest first.
 
-    >>> line = "[12.5] NVRM: Xid (PCI:0000:65:00): 119, pid=7, Timeout after 6s"
+    >>> line = "NVRM: Xid (PCI:0000:65:00): 119, pid=7, Timeout after 6s"
     >>> dict(parse_kernel_log(line)[0].values)
     {'bus_id': '0000:65:00', 'number': '119'}
     """
-    # The messages begin after the time and the host of each line.
-    log = text_of([PREFIX.sub("", line, count=1) for line in text.splitlines()])
+    log = text_of(text.splitlines())
     in_order = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
     # Keep a repeated event once, at its first place in the log but with its last text.
     distinct: dict[tuple[object, ...], Event] = {}

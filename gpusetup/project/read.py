@@ -10,11 +10,9 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.project.ask import OF_A_FOLDER, Ask, Kind
-from gpusetup.project.conda_file import add_environment
-from gpusetup.project.dockerfile import add_dockerfile
-from gpusetup.project.pyproject import add_lock, add_pyproject
+from gpusetup.project.environments import add_dockerfile, add_environment
+from gpusetup.project.metadata import add_lock, add_pyproject, add_setup_cfg, add_setup_py
 from gpusetup.project.requirements import add_file
-from gpusetup.project.setup_files import add_setup_cfg, add_setup_py
 
 READERS: tuple[tuple[str, Kind, Callable[[Ask], None]], ...] = (
     (r"pyproject\.toml", "pyproject", add_pyproject),

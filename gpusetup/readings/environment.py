@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpusetup.model.logins import USUAL, without_broken_logins
+from gpusetup.model.logins import without_logins
 from gpusetup.model.patterns import lazy
 
 NAMES = frozenset(
@@ -49,9 +49,7 @@ def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     {'PIP_INDEX_URL': 'https://host/simple'}
     """
     return {
-        name: without_credentials(value)
-        for name, value in sorted(environ.items())
-        if is_allowed(name)
+        name: without_logins(value) for name, value in sorted(environ.items()) if is_allowed(name)
     }
 
 
@@ -59,8 +57,3 @@ def is_allowed(name: str) -> bool:
     """Whether a variable is in the allow-list and its name does not suggest a secret."""
     is_listed = name in NAMES or name.startswith(PREFIXES)
     return is_listed and _SECRET.search(name) is None
-
-
-def without_credentials(value: str) -> str:
-    """The value of a variable, without logins in its URLs."""
-    return USUAL.sub("", without_broken_logins(value))

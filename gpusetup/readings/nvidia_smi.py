@@ -216,14 +216,6 @@ STATE = lazy(
 )
 MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d+\s*MiB)")
 LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
-CELL_READERS: dict[str, Callable[[str | None], Any]] = {
-    **dict.fromkeys(("nvml_index", "temperature_celsius", "utilization_percent"), integer),
-    **dict.fromkeys(("name", "pci_bus_id"), cell),
-    **dict.fromkeys(("power_watts", "power_limit_watts"), number),
-    **dict.fromkeys(("memory_used_bytes", "memory_total_bytes"), memory),
-    "driver_model": driver_model,
-    "compute_mode": compute_mode,
-}
 
 
 def parse_banner(line: str) -> Smi:
@@ -313,7 +305,7 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
 def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
     """The named groups of the matches as fields, each converted to its type."""
     groups = [group for match in matches if match for group in match.groupdict().items()]
-    return {name: CELL_READERS[name](text) for name, text in groups}
+    return {name: READERS[name](text) for name, text in groups}
 
 
 PROCESSES = "Processes:"
@@ -444,6 +436,7 @@ GPU_VALUES: tuple[tuple[str, str, str, Callable[[str], Any]], ...] = (
 If a field has several columns or rows, the first one with a value counts. If a row has several
 places in `-q`, error counts are added up, a yes wins over a no, and otherwise the first value
 counts."""
+READERS = {field: reader for field, _, _, reader in GPU_VALUES}
 
 
 def parse_query(text: str) -> Smi:

@@ -107,10 +107,6 @@ def row_in(names: Sequence[str], line: str) -> dict[str, str] | None:
     return row if all(map(NUMBER.match, numeric)) else None
 
 
-MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
-"""Fields that change from moment to moment. `gpusetup monitor --replay` reads logs of them."""
-
-
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
     """Each output of `nvidia-smi --query-gpu` in a text, with the index of its first
     line."""
@@ -144,7 +140,7 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     """The number of rows with these columns at the beginning of the lines, and their values; None
     if the first line is no such row.
 
-    If the output is a log over time, measurements that change from moment to moment are left out.
+    Of a log over time, the first moment counts.
     """
     rows: list[dict[str, str]] = []
     for line in lines:
@@ -156,14 +152,10 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     if not rows:
         return None
     of_first_moment = [row for row in rows if row.get(MOMENT) == rows[0].get(MOMENT)]
-    is_a_log = len(of_first_moment) < len(rows)
-    # A log covers many moments, so its measurements do not show the GPU's state now.
-    left_out = MEASURED if is_a_log else ()
     gpus = []
-    # Some columns are only for the monitor's samples.
-    kept = GPU_FIELDS.difference(left_out)
     for place, row in enumerate(of_first_moment):
-        values = {field: value for field, value in values_of(row).items() if field in kept}
+        # Some columns are only for the monitor's samples.
+        values = {field: value for field, value in values_of(row).items() if field in GPU_FIELDS}
         # Without a column `index`, the GPUs are in the order of their indices.
         gpus.append(Gpu(**{"nvml_index": place, "name": UNNAMED, **values}))
     # All GPUs have the same driver and the same persistence setting.

@@ -30,15 +30,12 @@ from gpusetup.redaction.places import (
     hide_homes,
     hide_url,
 )
-from gpusetup.redaction.secrets import PEOPLE, hide_logins, hide_secrets
+from gpusetup.redaction.secrets import PEOPLE, hide_secrets
 
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
 )
 """Fields with a fixed vocabulary or form, which cannot contain anything private."""
-FREE_KEYS = "values"
-"""The mapping whose keys are chosen by the code that reads the machine, perhaps from a text; all
-other keys are field names of the record."""
 _VERSION = r"\d[\w.+!-]{0,40}"
 _SECRET_KEY = r"(?i).*(password|passwd|token|secret|serial|api_?key|credential).*"
 
@@ -93,8 +90,9 @@ def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
     """A plain value with all its texts redacted; `key` is the name of the field that contains
     it."""
     if isinstance(value, dict):
+        # The keys of an event's values may come from a text. All others are names of fields.
         return {
-            scrub(name) if key == FREE_KEYS else name: _redacted(inner, scrub, name)
+            scrub(name) if key == "values" else name: _redacted(inner, scrub, name)
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
@@ -140,7 +138,8 @@ class Scrubber:
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
-        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes) or NOTHING
+        nothing = "(?!)"
+        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes) or nothing
         owners = [re.split(r"[\\/]", home)[-1] for home in homes]
         # Keep names of one or two letters and numbers: they occur in every record, so hiding them
         # would make the record useless.
@@ -152,7 +151,7 @@ class Scrubber:
         # A regular expression takes the first alternative that matches, so `alice` must come
         # before `al`.
         alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-        self._names = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives or NOTHING})(?![A-Za-z0-9])"
+        self._names = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives or nothing})(?![A-Za-z0-9])"
 
     def text(self, text: str) -> str:
         """The text without its private parts. Even for a malicious text, the time is proportional
@@ -164,7 +163,7 @@ class Scrubber:
     def _hide(self, text: str) -> str:
         text = re.sub(self._homes, "~", text)
         if self._own_text:
-            text = hide_secrets(hide_homes(hide_logins(text)))
+            text = hide_homes(hide_secrets(text))
             text = re.sub(_GPU, self._alias_of_match, text)
             return re.sub(self._names, "<private>", text)
         text = hide_homes(re.sub(URL, hide_url, text))
@@ -195,10 +194,6 @@ class Scrubber:
     def alias_gpu(self, uuid: str) -> str:
         """The alias of a GPU or MIG instance: `GPU-0001`, `MIG-0002`."""
         return self.aliases.setdefault(uuid, f"{uuid[:3].upper()}-{len(self.aliases) + 1:04d}")
-
-
-NOTHING = r"(?!)"
-"""A pattern that matches nothing."""
 
 
 MAX_LINE = 4000

@@ -34,21 +34,18 @@ WORDS = frozenset(
     "compat brand tesla expandable segments max split garbage collection threshold roundup power "
     "divisions backend cudamallocasync malloc use num threads memory throw kepler hopper tegra "
     "info warn trace version init coll net graph call ring tree ib socket efa gnu sequential pci "
-    "bus lazy eager gcc http https file ssh git ftp wsl dynamo lts xeon epyc ryzen threadripper "
-    "platinum gold silver core ultra processor ghz bookworm server snapshot composed marker "
-    "confstr percent celsius wddm tcc mcdm topology commit software unrestricted author heads "
-    "auth pad manylinux scipy builder dvs rank device devices eth bond tokenizer tokens fast key "
-    "keys value hw slowdown nvgpu workstation edition blue onyx answered lo sha serial token mlx "
-    "bnxt rdmap holds allocate available cannot capabilities check com community containers could "
-    "directory download engine error example exceeded execution expected failed fallen find for "
-    "functional github has image import issues libcuda libcudart libtcmalloc license line manager "
-    "mig multiarray name not nvrm object omp open org out password pid pointer port ptx "
-    "requirement retries satisfies soft such symbol that the tried undefined unix unlicensed "
-    "visible xid "
-    # months and days in logs
-    "jan feb mar apr jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
+    "bus lazy eager gcc http https file ssh git ftp wsl dynamo lts bullseye bookworm trixie blue "
+    "onyx server snapshot composed marker confstr percent celsius wddm tcc mcdm topology commit "
+    "software unrestricted author heads auth pad manylinux scipy builder dvs rank device devices "
+    "eth bond tokenizer tokens fast key keys value hw slowdown nvgpu workstation edition answered "
+    "lo sha serial token mlx bnxt rdmap holds allocate available cannot capabilities check com "
+    "community containers could directory download engine error example exceeded execution "
+    "expected failed fallen find for functional github has image import issues libcuda libcudart "
+    "libtcmalloc license line manager mig multiarray name not nvrm object omp open org out "
+    "password pid pointer port ptx requirement retries satisfies soft such symbol that the tried "
+    "undefined unix unlicensed visible xid".split()
 )
-"""Words of settings, systems, processors and usual error messages, whatever the causes contain."""
+"""Words of settings, systems and usual error messages, whatever the causes contain."""
 
 COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905

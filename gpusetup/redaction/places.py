@@ -52,17 +52,15 @@ def hide_homes(text: str) -> str:
 
 # --- paths ----------------------------------------------------------------------------------------
 
-SYSTEM_ROOTS = frozenset(
-    "usr lib lib64 lib32 bin sbin etc proc sys dev boot snap nix gnu cvmfs system library "  # noqa: SIM905
-    "applications builddir pytorch".split()
+SYSTEM_FOLDER = (
+    # Below the first two, every user may create folders.
+    r"(?i)(?!/+dev/shm/|/+usr/local/)/+(?:usr|lib(?:32|64)?|s?bin|etc|proc|sys|dev|boot|snap|nix|gnu"
+    r"|cvmfs|system|library|applications|builddir|pytorch)(?:/|$)"
+    # `C:\Windows`, `C:\Program Files (x86)`.
+    r"|[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"
 )
-"""Folders at the root that are filled by the system or a package, so all names below them are
-public."""
-SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
-"""Folders inside a system folder in which every user may create folders."""
-WINDOWS_ROOTS = (
-    r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"
-)
+"""The beginning of a path in a folder that the system or a package fills, so that all names below
+it are public."""
 _LETTERS = r"[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+"
 """The characters of a folder name outside of quotes."""
 _PART = rf"(?:<[\w-]+>|{_LETTERS})"
@@ -83,15 +81,13 @@ def hide_folders(path: str, alias: Callable[[str], str]) -> str:
     ['~/dir-1/.venv/bin', '/usr/lib/acme']
     """
     parts = re.split(r"(/|\\+)", path)
-    names = [part.lower() for part in parts if part.strip("/\\")]
-    is_of_system = names[:1] and names[0] in SYSTEM_ROOTS and path.startswith("/")
-    if re.match(WINDOWS_ROOTS, path) or (is_of_system and not path.startswith(SHARED_ROOTS)):
+    if re.match(SYSTEM_FOLDER, path):
         # A library with an unknown name may be a company's own.
         folder, _, file = path.rpartition("/")
         is_own = re.match(r"lib.*\.so", file) and not is_known_folder(file)
         return f"{folder}/{alias(file)}" if is_own else path
     # NVIDIA installs the same files everywhere: `/opt/nvidia/...`, `/mnt/nvidia/...`.
-    is_public = "nvidia" in names[:2]
+    is_public = re.match(r"(?:/\w+)?/nvidia/", path) is not None
     for index, part in enumerate(parts):
         is_drive = re.fullmatch(r"[A-Za-z]:", part) is not None
         if part.strip("/\\") and not (is_public or is_drive or is_known_folder(part)):

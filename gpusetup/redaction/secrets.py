@@ -76,19 +76,6 @@ PEOPLE = (
 """The rules for names after a word that announces a person or a machine."""
 
 
-def hide_secrets(text: str, rules: Iterable[tuple[str, str]] = RULES) -> str:
-    """The text without what these rules recognize by the word before it or by its beginning.
-
-    >>> hide_secrets("curl --token sesame; WANDB_API_KEY=sesame")
-    'curl --token <secret>; WANDB_API_KEY=<secret>'
-    >>> hide_secrets("owner=ann, server: titan", PEOPLE)
-    'owner=<private>, server: <private>'
-    """
-    for pattern, replacement in rules:
-        text = re.sub(pattern, replacement, text)
-    return text
-
-
 _LOGIN_OF_URL = (
     # A login after the colon of a scheme: `//me:sesame@`.
     r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@"
@@ -97,15 +84,21 @@ _LOGIN_OF_URL = (
 )
 
 
-def hide_logins(text: str) -> str:
-    """The text with user names and passwords removed from its URLs.
+def hide_secrets(text: str, rules: Iterable[tuple[str, str]] = RULES) -> str:
+    """The text without logins in its URLs, and without what these rules recognize by the word
+    before it or by its beginning.
 
-    >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is not an http or https URL")
+    >>> hide_secrets("curl --token sesame; WANDB_API_KEY=sesame")
+    'curl --token <secret>; WANDB_API_KEY=<secret>'
+    >>> hide_secrets("owner=ann, server: titan", PEOPLE)
+    'owner=<private>, server: <private>'
+    >>> hide_secrets("`--index ftp://me:p@ss@mirror.example/whl` is not an http or https URL")
     '`--index ftp://mirror.example/whl` is not an http or https URL'
-    >>> hide_logins("cannot read http://me:p/ss@mirror.example/whl")
-    'cannot read http://mirror.example/whl'
     """
     # The slashes or the scheme before a login stay; a login that is not in a URL has neither.
-    return re.sub(
+    text = re.sub(
         _LOGIN_OF_URL, lambda login: login[1] or login[2] or "", without_broken_logins(text)
     )
+    for pattern, replacement in rules:
+        text = re.sub(pattern, replacement, text)
+    return text

@@ -66,10 +66,10 @@ def harmless_json(text: str) -> str:
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
     """The message and the hint of an error, with passwords and tokens hidden."""
     # Imported late, because most commands end without an error.
-    from gpusetup.redaction.secrets import hide_logins, hide_secrets
+    from gpusetup.redaction.secrets import hide_secrets
 
-    message = hide_secrets(hide_logins(problem.message))
-    return message, hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
+    message = hide_secrets(problem.message)
+    return message, hide_secrets(problem.hint) if problem.hint else problem.hint
 
 
 Document = TypeVar("Document")

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, RATES, TAKEN_AT
+from gpusetup.fleet.differences import COPIED, KIND, RATES
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
@@ -84,7 +84,6 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
 
 
 OF_RECORDS = {
-    TAKEN_AT: ("misdated record", "the median record is of {}; record it again"),
     COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
     KIND: ("the only node with", "most nodes have {}"),
 }

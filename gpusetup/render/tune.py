@@ -19,8 +19,8 @@ from gpusetup.render.screen import (
     table,
 )
 from gpusetup.tune.answer import Row, TuneAnswer
+from gpusetup.tune.bench import Trial
 from gpusetup.tune.config_file import SUFFIX
-from gpusetup.tune.search import Trial
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 

@@ -1,12 +1,10 @@
-"""Reads environment variables that a text sets, and the container that the text mentions."""
+"""Reads environment variables that a text sets."""
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, Claim, Facts
 
 # The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
 # here.
@@ -56,56 +54,3 @@ def variables(text: Text) -> Facts:
             if not value.lower().startswith(UNSET):
                 already_read.add(name)
                 yield Claim(f"environment.{name}", value, text.source(match.start()))
-
-
-# --- containers -----------------------------------------------------------------------------------
-
-
-# `services: web: image: ...`
-COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
-"""The beginning of a compose file. Such a file shows whether the container gets GPUs, because it
-lists the reserved devices (Compose Specification, services)."""
-CONTAINER_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str], int], ...] = (
-    # `kubectl get pods`, `0/3 nodes are available`.
-    ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
-    # `podman run`.
-    ("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
-    # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.
-    ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
-    # A shell prompt with a container's id as the host name: `root@3f2a9c01b7de:/#`.
-    ("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
-    # `singularity exec`, the prompt `Apptainer>`.
-    ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
-    # `in an LXC container`.
-    ("lxc", ("lxc",), lazy(r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
-    # `in a docker container` (unless it works there), and folders that images use: `/app/`.
-    ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
-)  # fmt: skip
-"""The engine (`docker`, `podman`, `kubernetes`, `singularity`, `lxc`), lower-case strings of which
-every match contains one, the words that show that a program ran in such a container, and the trust
-in them."""
-# `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
-GIVES_GPUS = lazy(
-    r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
-    r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
-)
-"""The options that give a container GPUs."""
-# `docker run IMAGE`, `singularity exec IMAGE`.
-STARTS_CONTAINER = lazy(
-    rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}"
-)
-"""The command or the compose file with which a person starts a container."""
-
-
-def containers(text: Text) -> Facts:
-    """The kind of container that the text mentions, and whether the container was given GPUs."""
-    flat, low = text.flat[:CHARACTERS_READ], text.low[:CHARACTERS_READ]
-    for kind, needles, pattern, trust in CONTAINER_PATTERNS:
-        if any(needle in low for needle in needles) and (match := pattern.search(flat)):
-            yield Claim("container.kind", kind, text.source(match.start()), trust)
-    gpu_option = GIVES_GPUS.search(flat)
-    # The text proves that the container was started without a GPU only if it shows the command or
-    # file that started it.
-    if shown := gpu_option or STARTS_CONTAINER.search(flat):
-        source = text.source(shown.start())
-        yield Claim("container.nvidia_requested", gpu_option is not None, source, GUESS)

@@ -17,6 +17,7 @@ from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.model.units import architecture_named
+from gpusetup.readings.nvidia_smi import memory
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
 
 
@@ -77,6 +78,10 @@ DRIVER_WORDS = (
     "controlador",
 )
 """The words for a driver in several languages."""
+# `services: web: image: ...`
+COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
+"""The beginning of a compose file. Such a file shows whether the container gets GPUs, because it
+lists the reserved devices (Compose Specification, services)."""
 WITH_CUDA = (" with cuda", " for cuda", " and cuda", "(cuda", ", cuda", "torch cuda")
 NAMED_SYSTEMS = ("ubuntu", "debian", "fedora", "centos", "rocky linux", "almalinux", "rhel", "mint", "pop!_os", "opensuse", "arch linux", "manjaro", "nixos", "windows ", "macos ")  # fmt: skip
 PATTERNS = (
@@ -207,6 +212,38 @@ PATTERNS = (
     FieldPattern("driver.version", DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
     # `get_arch_list() contains sm_90`.
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
+    # `kubectl get pods`, `0/3 nodes are available`.
+    FieldPattern("container.kind", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL, value="kubernetes"),
+    # `podman run`.
+    FieldPattern("container.kind", ("podman", "libpod"), r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman", USUAL, value="podman"),
+    # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.
+    FieldPattern("container.kind", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to (?!shared)|(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}", USUAL, value="docker"),
+    # A shell prompt with a container's id as the host name: `root@3f2a9c01b7de:/#`.
+    FieldPattern("container.kind", ("@",), r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]", USUAL, value="docker"),
+    # `singularity exec`, the prompt `Apptainer>`.
+    FieldPattern("container.kind", ("singularity", "apptainer"), r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>", USUAL, value="singularity"),
+    # `in an LXC container`.
+    FieldPattern("container.kind", ("lxc",), r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b", HINT, value="lxc"),
+    # `in a docker container` (unless it works there), and folders that images use: `/app/`.
+    FieldPattern("container.kind", ("docker container", "/workspace/", "/app/", "dist-packages/"), r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))", GUESS, value="docker"),
+    # `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
+    FieldPattern("container.nvidia_requested", ("--gpus", "gpus:", "runtime", "nvidia.com/gpu=", "--nv", "nvidia-docker run", "driver: nvidia", "capabilities: ["), r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)", GUESS, value=True),
+    # `docker run IMAGE`, `singularity exec IMAGE`: without these options, it was started without a GPU.
+    FieldPattern("container.nvidia_requested", ("docker", "podman", "nerdctl", "singularity", "apptainer", "services:"), rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}", GUESS, value=False),
+    # The remark in a command that doctor asks for: `df -h /dev/shm  # in the container`.
+    FieldPattern("container.kind", "container", r" # ?in (?:the|a|my) container\b", USUAL, value="docker"),
+    # `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`.
+    FieldPattern("memory.shm_total_bytes", "/dev/shm", r"(?:shm|tmpfs) (\d{1,6}(?:\.\d{1,6})?[KMG])i? [^%]{0,40}% /dev/shm\b", SURE),
+    # A torch in the system's Python, where the makers of container images install it.
+    FieldPattern("torch.location", "dist-packages", r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/", HINT),
+    # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
+    FieldPattern("python.executable", "python_embed", r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)", HINT),
+    # `/home/me/miniconda3/`, `/envs/ml/lib`.
+    FieldPattern("python.manager", ("conda", "mamba", "forge", "envs"), r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", HINT, value="conda"),
+    # `~/.local/share/uv/tools/`.
+    FieldPattern("python.manager", "tools", r"[/\\]uv[/\\]tools[/\\]", HINT, value="uv tool"),
+    # `/.venv/`, `\\venv\\`.
+    FieldPattern("python.manager", "venv", r"[/\\]\.?venv[/\\]", HINT, value="venv"),
 )  # fmt: skip
 
 
@@ -277,6 +314,8 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     "torch.installer": lambda command: "pip" if "pip" in command else "conda",
     "torch.kernels": lambda words: " ".join(re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)),
     "os.libc": libc_of,
+    # `df -h` writes 64M and means MiB.
+    "memory.shm_total_bytes": lambda size: memory(f"{size}iB") or 0,
 }
 """The function that turns the matched words into the field's value, for fields that need one."""
 

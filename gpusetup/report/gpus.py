@@ -154,12 +154,6 @@ WARNING = lazy(
 KERNELS = lazy(r"^.{0,90}?supports CUDA capabilities((?: (?:sm|compute)_\d{2,3}[af]?){1,20})")
 # `- 8.0 which supports hardware CC >=8.0,<9.0`.
 CAPABILITIES = r"- (\d{1,2}\.\d) which supports hardware CC >="
-# `minimum cuda capability supported by this library is 3.7`, `supported by this version of PyTorch
-# is (7.0) - (12.0)`.
-LIMITS = lazy(
-    r"minimum cuda capability supported by this library is (\d{1,2}\.\d)"
-    r"|supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?"
-)
 # The GPU's name, if other words precede it in the line.
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 NEWEST_WITHOUT_KERNELS = Capability(7, 5)
@@ -187,9 +181,10 @@ def capability_warnings(text: Text) -> Facts:
             elif capability:
                 gpu = _gpu_of_warning(match, capability)
                 warned_of[match["index"], gpu.name] = gpu
-                kind, values = _meaning(gpu, kernels, details, is_refusal=match["sm"] is not None)
-                if kind:
-                    yield text.event(kind, start, end, values)
+                is_refusal = match["sm"] is not None
+                values = _values_of_warning(gpu, kernels, details, is_refusal=is_refusal)
+                if values:
+                    yield text.event("gpu-not-in-wheel", start, end, values)
     # A GPU without a number is left out if another warning has the same name with a number.
     numbered = {name for number, name in warned_of if number}
     different = [g for (number, name), g in warned_of.items() if number or name not in numbered]
@@ -217,29 +212,23 @@ def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
     )
 
 
-def _meaning(
+def _values_of_warning(
     gpu: Gpu, kernels: Sequence[str], details: str, *, is_refusal: bool
-) -> tuple[str, dict[str, str]]:
-    """The kind and values of a warning's event; the kind is empty if the warning shows nothing.
+) -> dict[str, str] | None:
+    """The values of a warning's event, with whether the GPU is older or newer than torch's kernels;
+    None if the warning shows nothing.
 
-    It is `gpu-not-in-wheel` if the GPU is older or newer than torch's kernels, and
-    `capability-warning` if only the GPU's minor version is newer, because kernels for the same
-    major version also run on it. `is_refusal`: whether the warning says that torch is not
-    compatible with the GPU.
+    `is_refusal`: whether the warning says that torch is not compatible with the GPU.
     """
     capability = gpu.compute_capability or Capability(0, 0)
-    values = {"gpu": gpu.name, "capability": str(capability)}
-    # The lowest supported compute capability, or the lowest and the highest.
-    named = LIMITS.search(details)
-    limits = [Capability.parse(digits) for digits in named.groups() if digits] if named else []
-    if len(limits) == 2 and limits[0] <= capability and capability.major <= limits[1].major:
-        return "capability-warning", values
-    supported = limits or [Capability.parse(kernel) for kernel in kernels]
-    if supported:
-        values["side"] = "old" if capability < max(supported) else "new"
-        values["kernels"] = " ".join(one.sm for one in supported)
-    elif is_refusal or "too old" in details:
-        values["side"] = "old" if capability <= NEWEST_WITHOUT_KERNELS else "new"
-    else:
-        return "", {}
-    return "gpu-not-in-wheel", values
+    supported = [Capability.parse(kernel) for kernel in kernels]
+    is_old = capability < max(supported) if supported else capability <= NEWEST_WITHOUT_KERNELS
+    # Kernels also run on GPUs with the same major version and a higher minor version.
+    if any(one.major == capability.major and one <= capability for one in supported):
+        return None
+    # The two limits that torch prints are no refusal of a GPU with a higher minor version.
+    is_too_old = "too old" in details or ("Minimum and Maximum" in details and is_old)
+    if not (supported or is_refusal or is_too_old):
+        return None
+    side = "old" if is_old else "new"
+    return {"gpu": gpu.name, "capability": str(capability), "side": side}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-from gpusetup.accelerators.amd import BOARDS
-from gpusetup.accelerators.makers import MAKERS
+from gpusetup.accelerators.amd import BOARDS, gfx_of
+from gpusetup.accelerators.makers import AMD, INTEL, MAKERS, judged_on
+from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.messages.search import Text
-from gpusetup.model.machine import DeviceNode, Event, PciDevice
+from gpusetup.model.machine import DeviceNode, Event, Gpu, MakerStack, PciDevice, Snapshot
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
 
@@ -34,27 +34,19 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             # The lines from " controller" on belong to the next device.
             below = " ".join(text.lines[index + 1 : index + 1 + DETAIL_LINES])
             driver = IN_USE.search(below.partition(" controller")[0])
-            yield pci_device(listing[1], listing[2], driver[1] if driver else None)
+            name = listing[2]
+            vendors = (one.id for one in MAKERS if one.listed and re.search(one.listed, name))
+            device_id = DEVICE_ID.search(name)
+            yield PciDevice(
+                vendor=next(vendors, "unknown"),
+                device_id=device_id[1] or device_id[2] if device_id else None,
+                bus_id=listing[1],
+                name=name.partition(" (rev")[0],
+                driver=driver[1] if driver else None,
+            )
         elif "/dev/" in line and (node := NODE.match(line)):
             yield DeviceNode(path=node[2], mode=node[1])
     yield from other_makers_gpu_events(text)
-
-
-def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
-    """A device from `lspci`, with the maker found in its name.
-
-    >>> pci_device("01:00.0", "NVIDIA Corporation GA106M [GeForce RTX 3060] (rev a1)", None).vendor
-    'nvidia'
-    """
-    vendors = (maker.id for maker in MAKERS if maker.listed and re.search(maker.listed, name))
-    device_id = DEVICE_ID.search(name)
-    return PciDevice(
-        vendor=next(vendors, "unknown"),
-        device_id=device_id[1] or device_id[2] if device_id else None,
-        bus_id=bus_id,
-        name=name.partition(" (rev")[0],
-        driver=driver,
-    )
 
 
 def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
@@ -69,20 +61,11 @@ NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your 
 "supports Intel Arc"."""
 
 
-class MakersGpu(NamedTuple):
-    """How programs and people name a maker's GPUs."""
-
-    vendor: str
-    needles: tuple[str, ...]
-    """Lower-case strings. Every match of the pattern contains one of them."""
-    pattern: re.Pattern[str]
-
-
-OTHER_MAKERS = (
+OTHER_MAKERS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     # ROCm's name for a GPU's architecture.
-    MakersGpu("amd", ("gfx",), lazy(r"\bgfx(?:[78]0\d|(?:9|10|11|12)\d{1,2}[a-f]?)\b")),
+    ("amd", ("gfx",), lazy(r"\bgfx(?:[78]0\d|(?:9|10|11|12)\d{1,2}[a-f]?)\b")),
     # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
-    MakersGpu(
+    (
         "amd",
         ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "mi5", "mi6", "hip", "hsa_", "0m igpu", "0m apu", "0m gpu", "0m graphics"),
         lazy(
@@ -96,7 +79,7 @@ OTHER_MAKERS = (
         ),
     ),
     # `RX 7900 XTX`, `7900xtx`.
-    MakersGpu(
+    (
         "amd",
         ("rx", "0xt", "0 xt", "0gre", "0 gre"),
         lazy(
@@ -105,7 +88,7 @@ OTHER_MAKERS = (
         ),
     ),
     # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
-    MakersGpu(
+    (
         "intel",
         ("intel arc", "intel(r) arc", "arc(tm)", "arc 1", "gpu max", "gpu flex", "max 1", "flex 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
@@ -115,8 +98,10 @@ OTHER_MAKERS = (
         ),
     ),
     # `Apple M3 Max`.
-    MakersGpu("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
+    ("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
+"""A maker, lower-case strings of which every match contains one, and how programs and people name the
+maker's GPUs."""
 
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
@@ -147,6 +132,29 @@ def other_makers_gpu_events(text: Text) -> Facts:
         name = f"(?:{board}){BOARD_ENDING}"
         if named := in_any_case(name).search(text.flat, 0, CHARACTERS_READ):
             yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
+
+
+def stack_named(machine: Snapshot) -> MakerStack | None:
+    """The AMD or Intel GPU that a text names, for which torch's build is then chosen; None if the
+    text also shows an NVIDIA GPU, or a GPU that torch has no build for."""
+    shown = [
+        event for event in machine.events if event.kind in ("foreign-gpu", "hip-kernel-missing")
+    ]
+    names = [event.values.get("gfx") or event.values.get("name", "") for event in shown]
+    vendors = {event.values.get("vendor", AMD.id) for event in shown}
+    is_of_nvidia = machine.gpus or judged_on(machine.pci_devices) or machine.driver.version
+    if len(vendors) != 1 or is_of_nvidia or machine.os.family == "macos":
+        return None
+    if AMD.id in vendors:
+        named = list(filter(gfx_of, names)) or ["AMD GPU"]
+        # A card's name says more to a reader than its target.
+        name = min(named, key=lambda name: name.startswith("gfx"))
+        gpu = Gpu(name=name, maker=AMD.id, target=gfx_of(named[0]))
+        return MakerStack(maker=AMD.id, gpus=(gpu,))
+    with_xpu = [name for name in names if maker_named(name) is INTEL and has_xpu(name)]
+    if INTEL.id not in vendors or not with_xpu:
+        return None
+    return MakerStack(maker=INTEL.id, gpus=(Gpu(name=with_xpu[0], maker=INTEL.id),))
 
 
 # --- collect_env ----------------------------------------------------------------------------------

@@ -3,15 +3,11 @@ messages."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, Os, Snapshot, Torch
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import cuda_of
-from gpusetup.report.facts import SHOWN_CHARACTERS
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
@@ -23,28 +19,8 @@ def with_implied_fields(snapshot: Snapshot) -> Snapshot:
         torch=_torch(snapshot),
         os=_os(snapshot),
         gpus=None if gpus is None else tuple(map(identified, gpus)),
-        events=(
-            *(_with_meaning(event, snapshot.os) for event in snapshot.events),
-            *_library_folders(snapshot),
-        ),
+        events=tuple(_with_meaning(event, snapshot.os) for event in snapshot.events),
     )
-
-
-# Folders that contain CUDA's libraries, or the stub libraries, which are meant for linking only.
-CUDA_FOLDER = lazy(r"/stubs|/cuda|cudnn|nccl", re.I)
-
-
-def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
-    """Events for folders in LD_LIBRARY_PATH with CUDA libraries, which would be loaded before
-    torch's own."""
-    library_path = snapshot.environment.get("LD_LIBRARY_PATH", "")
-    for folder in filter(CUDA_FOLDER.search, dict.fromkeys(library_path.split(":"))):
-        yield Event(
-            kind="libcuda-stub" if "/stubs" in folder.lower() else "foreign-library",
-            values={"folder": folder},
-            source="LD_LIBRARY_PATH",
-            text=folder[:SHOWN_CHARACTERS],
-        )
 
 
 SIZE_FIELDS = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusetup.model.finding import Failing
 from gpusetup.model.frozen import replace
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import (
     DeviceNode,
     Event,
@@ -20,7 +21,6 @@ from gpusetup.model.machine import (
     Reading,
     Snapshot,
 )
-from gpusetup.readings.environment import without_credentials
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
 from gpusetup.report.facts import Claim, Fact, Gpus
 from gpusetup.report.implied import with_implied_fields
@@ -69,7 +69,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
         **listed,
         gpus=gpus,
         environment={
-            name: without_credentials(str(value))
+            name: without_logins(str(value))
             for name, value in sorted(values["environment"].items())
         },
         failing=next(iter(by_kind[Failing]), Failing()),

@@ -46,20 +46,6 @@ WORDS_OF_SYSTEM = {
     ),
 }  # fmt: skip
 """Lower-case words of tools and files that only one system has."""
-FIELDS_IN_PATHS: tuple[tuple[str, str, tuple[str, ...], re.Pattern[str]], ...] = (
-    # A torch in the system's Python, where the makers of container images install it.
-    ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
-    # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
-    ("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
-    # `/home/me/miniconda3/`, `/envs/ml/lib`.
-    ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
-    # `~/.local/share/uv/tools/`.
-    ("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
-    # `/.venv/`, `\\venv\\`.
-    ("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
-)  # fmt: skip
-"""A field; its value ("" if the pattern's first group has it); lower-case strings of which every
-match contains one; a path that shows the value."""
 
 
 def paths(text: Text) -> Facts:
@@ -68,7 +54,7 @@ def paths(text: Text) -> Facts:
     >>> from gpusetup.report.cleaning import text_of
     >>> shown = text_of('File "/srv/a/.venv/lib/python3.12/site-packages/torch/x.py"')
     >>> [str(claim.value) for claim in paths(shown)]
-    ['3.12', 'linux', 'venv', '/srv/a/.venv/bin/python']
+    ['3.12', 'linux', '/srv/a/.venv/bin/python']
     """
     flat = text.flat[:CHARACTERS_READ]
     # The Python version that occurs most often in paths.
@@ -76,9 +62,6 @@ def paths(text: Text) -> Facts:
     for version, _ in versions.most_common(1):
         yield Claim("python.version", version, "paths", HINT)
     yield from family_of_paths(flat, text.low[:CHARACTERS_READ])
-    for subject, value, needles, pattern in FIELDS_IN_PATHS:
-        if text.has_any(needles) and (match := pattern.search(flat)):
-            yield Claim(subject, value or match[1], "paths", HINT)
     yield from interpreter(flat)
 
 

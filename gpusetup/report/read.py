@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpusetup.causes.table import ROWS
 from gpusetup.messages import owners
 from gpusetup.messages.search import Text, events_of
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     cuda_errors,
@@ -43,7 +44,6 @@ READERS: tuple[Reader, ...] = (
     installers.request_claims,
     paths.paths,
     environment.variables,
-    environment.containers,
     typed.typed,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
@@ -63,7 +63,8 @@ def read_report(text: str) -> Snapshot:
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
     """
-    return merge(facts(text_of(text)))
+    snapshot = merge(facts(text_of(text)))
+    return replace(snapshot, makers=hardware.stack_named(snapshot))
 
 
 def facts(text: Text) -> Facts:

@@ -6,23 +6,10 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
-from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_READ = 2_000
-# `$ df -h /dev/shm  # in the container`: the remark of the person who typed the command.
-PROMPT = lazy(r"^\s*(?:[\w@.:~-]{0,60}[$#>]|>>>) ")
-IN_A_CONTAINER = lazy(r"\s#\s*in (?:the|a|my) container\b")
-IN_WSL = lazy(r"\s#\s*in WSL\b")
-# `ls: cannot access '/dev/nvidia0': No such file or directory`.
-MISSING_NODE = lazy(r"^ls: cannot access '?(?P<path>/dev/[\w/-]+)'?: No such file")
-# `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`. More digits are no size of a
-# machine's memory.
-SHARED_MEMORY = lazy(
-    r"^(?:shm|tmpfs)\s+(?P<size>\d{1,6}(?:\.\d{1,6})?)(?P<unit>[KMGT])i?\s.*\d%\s+/dev/shm\s*$"
-)
-BYTES = {"K": 1 << 10, "M": 1 << 20, "G": GIB, "T": GIB << 10}
 # `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
 # print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
 # the GPU's capability; a command prints some of them.
@@ -33,44 +20,24 @@ OF_TORCH = lazy(
     r"(?: ?\[(?P<kernels>'(?:sm|compute|gfx)_?\d\w{1,5}'(?:, ?'\w{5,12}'){0,24})\])?"
     r"(?: \((?P<major>\d{1,2}), ?(?P<minor>\d)\))?\s*$"
 )
-# `print(torch.__file__)`, and a file in no folder of the package's name: `/home/me/torch.py`.
-ASKS_FOR_TORCHS_FILE = lazy(r"\bprint\(torch\.__file__\)")
+# `$ python3 -c "..."`.
 OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
+# `$ python -c "..."`, `>>> torch.cuda.is_available()`.
+PROMPT = lazy(r"^\s*(?:[\w@.:~-]{0,60}[$#>]|>>>) ")
 
 
 def typed(text: Text) -> Facts:
-    """What typed commands show: the container they ran in, its shared memory, a file that hides
-    torch, and what torch says of itself.
+    """What torch says of itself in the output of typed commands.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> next(typed(text_of("$ df -h /dev/shm  # in the container"))).value
-    'docker'
     >>> [type(fact).__name__ for fact in typed(text_of("2.6.0 ['sm_90'] (12, 0)"))]
     ['Claim', 'Claim', 'Gpus']
     """
-    command, above = "", ""
+    above = ""
     for number, line in enumerate(text.lines[:LINES_READ], 1):
-        source, path = line_source(number), line.strip()
-        if PROMPT.search(line):
-            command = line
-            if IN_A_CONTAINER.search(line):
-                yield Claim("container.kind", "docker", source, USUAL)
-        if memory := SHARED_MEMORY.search(line):
-            size = float(memory["size"]) * BYTES[memory["unit"]]
-            yield Claim("memory.shm_total_bytes", int(size), source, SURE)
-        if node := MISSING_NODE.search(line):
-            shown = f"{node['path']}: No such file or directory"
-            if node["path"] == "/dev/nvidia0" and IN_A_CONTAINER.search(command):
-                yield Event(kind="container-no-gpu", source=source, text=shown)
-            # WSL reaches the driver of Windows through this node.
-            elif node["path"] == "/dev/dxg" and IN_WSL.search(command):
-                yield Event(kind="wsl-driver", source=source, text=shown)
-        if ASKS_FOR_TORCHS_FILE.search(above) and path.endswith(("/torch.py", "\\torch.py")):
-            values = {"module": "torch", "path": path}
-            yield Event(kind="module-shadowed", values=values, source=source, text=path)
         # The first line below a command is its output.
-        asked = above if above == command or "import torch" in above else ""
-        yield from _said_by_torch(line, asked, source)
+        asked = above if PROMPT.search(above) or "import torch" in above else ""
+        yield from _said_by_torch(line, asked, line_source(number))
         above = line
 
 

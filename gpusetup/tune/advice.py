@@ -8,9 +8,10 @@ network, length or clipping is another experiment, which the user decides on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from gpusetup.configs.keys import trainer_of
 from gpusetup.configs.settings import (
     EMPTY,
     Setting,
@@ -20,7 +21,6 @@ from gpusetup.configs.settings import (
     unquoted,
     whole_number,
 )
-from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.units import GIB, MIB
 from gpusetup.tune.case import (
     LONGEST_SHOWN,
@@ -143,25 +143,25 @@ class ImageNetwork(NamedTuple):
     """The memory from which cards belong to the class of this card."""
     card: str
     batch: int
-    sizes: Mapping[str, str]
-    """Role of a key -> the guide's name and value for it."""
-
-
-def _network(least_gb: int, card: str, batch: int, *values: str) -> ImageNetwork:
-    names = ("base_channels", "num_blocks", "patch_size", "use_perceptual")
-    roles = ("channels", "blocks", "patch", "perceptual")
-    texts = (f"{name} {value}" for name, value in zip(names, values, strict=True))
-    return ImageNetwork(least_gb, card, batch, dict(zip(roles, texts, strict=True)))
+    base_channels: str
+    num_blocks: str
+    patch_size: str
+    use_perceptual: str
 
 
 IMAGE_NETWORKS = (
-    _network(24, "RTX 4090 (24 GB)", 64, "128", "12", "256", "true"),
+    ImageNetwork(24, "RTX 4090 (24 GB)", 64, "128", "12", "256", "true"),
     # For this card the guide gives only batch and width; the other values are those of the next
     # smaller card.
-    _network(16, "RTX 4080 (16 GB)", 48, "96", "8", "192", "true"),
-    _network(12, "RTX 4070 (12 GB)", 32, "96", "8", "192", "true"),
-    _network(0, "GTX 1080 (8 GB)", 16, "64", "6", "128", "false"),
+    ImageNetwork(16, "RTX 4080 (16 GB)", 48, "96", "8", "192", "true"),
+    ImageNetwork(12, "RTX 4070 (12 GB)", 32, "96", "8", "192", "true"),
+    ImageNetwork(0, "GTX 1080 (8 GB)", 16, "64", "6", "128", "false"),
 )
+SIZE_ROLES = {
+    "base_channels": "channels", "num_blocks": "blocks", "patch_size": "patch",
+    "use_perceptual": "perceptual",
+}  # fmt: skip
+"""The guide's name for a size of an image network -> the role of its keys in configs."""
 
 
 def measuring(case: ConfigCase) -> str:
@@ -233,12 +233,13 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
         return
     network = image_network(memory)
     comparisons = []
-    for role, guide_text in network.sizes.items():
+    for name, role in SIZE_ROLES.items():
         for setting in plain_values(case, role):
             current = unquoted(setting.text)[:LONGEST_SHOWN]
             # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
             if not current.startswith(("!", "$", "<", "&", "*")):
-                comparisons.append(f"{guide_text} (yours: {current}, line {setting.line})")
+                guide = f"{name} {getattr(network, name)}"
+                comparisons.append(f"{guide} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
             f"On {card_beside(network, case.facts.gpu, memory)}, the optimisation guide starts "
@@ -289,17 +290,15 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     memory, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory or not caches or training_of(case) != "recommender":
         return
-    takes = "its users and numbers are not plain, so gpusetup does not know what it takes"
-    users, widths = (
-        [number for one in plain_values(case, role) if (number := whole_number(one) or 0) > 0]
+    users, width = (
+        next(filter(None, map(whole_number, plain_values(case, role))), 0)
         for role in ("users", "embedding-dim")
     )
-    if users and widths:
-        size = users[0] * widths[0] * BYTES_PER_NUMBER
-        takes = (
-            f"{users[0]:,} users of {widths[0]} numbers take {size / MIB:.1f} MiB, "
-            f"{100 * size / memory:.1g} % of this GPU's memory"
-        )
+    size = users * width * BYTES_PER_NUMBER
+    takes = (
+        f"{users:,} users of {width} numbers take {size / MIB:.1f} MiB, "
+        f"{100 * size / memory:.1g} % of this GPU's memory"
+    )
     switch, cards = ("on", "with 4 GB or more") if has_memory(memory, 4) else ("off", "below 4 GB")
     yield (
         f"{label(caches[0])}: {takes}. The cached mode (on) keeps the users' embeddings on each "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.tune.search import Trial
+from gpusetup.tune.bench import Trial
 
 Plain = int | float | bool | str | None
 

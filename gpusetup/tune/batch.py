@@ -1,5 +1,5 @@
 """Decides on the batch of a config: the same effective batch may be split differently into a
-micro-batch and accumulation steps. Pure functions.
+micro-batch and accumulation steps, as far as `plan` says that it fits. Pure functions.
 
 A micro-batch is only changed if the new size was measured on this machine, or if `plan` is certain
 that it fits for this config on this card. If something else in the config depends on the batch (a
@@ -9,20 +9,40 @@ count of steps, BatchNorm, a loss over pairs, a second file), it stays, and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
-from gpusetup.configs.keys import is_other_phase
+from gpusetup.configs.config import Config
+from gpusetup.configs.keys import is_other_phase, is_switched_off, key_of, trainer_of
 from gpusetup.configs.settings import (
+    EMPTY,
     Setting,
     dotted,
     name_of,
+    names_in,
     switch_value,
     unquoted,
     whole_number,
     words_of,
 )
-from gpusetup.configs.trainer import trainer_of
-from gpusetup.model.frozen import Frozen
+from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.config import FromConfig, for_gpus, question_of
+from gpusetup.plan.decide import (
+    Decision,
+    adapters,
+    decide,
+    doubt,
+    near_limit,
+    same_training,
+    smallest_sets,
+)
+from gpusetup.plan.job import BYTES, Recipe, TrainingJob
+from gpusetup.plan.memory import memory
+from gpusetup.plan.place import Place
+from gpusetup.plan.question import job_of, shape_of_question
+from gpusetup.plan.trainers import changed_settings
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
 from gpusetup.tune.case import (
     LONGEST_VALUE,
@@ -36,7 +56,253 @@ from gpusetup.tune.case import (
     label,
     names_batch_norm,
 )
-from gpusetup.tune.verdict import BY_PLAN, verdict_on
+
+# --- what plan says about a batch -----------------------------------------------------------------
+
+BY_PLAN = "`gpusetup plan --from-config`"
+MOST_NAMED = 3
+"""How many keys, or ways to make a model fit, a sentence names."""
+
+
+class BatchVerdict(Frozen):
+    """The verdict on one batch size. `tune` may write the batch without a measurement only if the
+    verdict is `clear`."""
+
+    verdict: Literal["clear", "close", "too much"]
+    total_gib: float
+    capacity_gib: float
+    weights_gib: float
+    """The least memory that the weights alone take on a GPU; no way to train needs less."""
+    may_fit_because: str = ""
+    """Why a batch that is `too much` may still fit, as a clause; "" if there is no reason."""
+
+
+def judge(
+    from_config: FromConfig, per_gpu: int, place: Place, accumulate: int | None = None
+) -> BatchVerdict:
+    """Judge whether `per_gpu` sequences on each GPU fit with the config as it is, without adding
+    any memory-saving recipe. `accumulate` replaces the config's gradient accumulation.
+
+    The verdict is `clear` if enough of the card stays free (`near_limit`) and the memory model is
+    well tested for such runs. Raises UsageError if the config does not say enough for a plan.
+    """
+    job, recipe = _job_of(from_config, per_gpu, place, accumulate)
+    needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
+    near = near_limit(job)
+    # A launcher may shard the model over several GPUs, which the config does not say.
+    names_strategy = "strategy" in from_config.question.job_fields
+    may_be_sharded = job.gpus > 1 and not names_strategy and job.copies_model
+    # No way to train needs less than 16 bits a weight, or the bytes of a quantised one.
+    weights = job.shape.parameters * (job.stored_bytes or BYTES["bf16"]) / GIB
+    if may_be_sharded or job.shards_parameters:
+        weights /= job.gpus
+    verdict: Literal["clear", "close", "too much"] = "close"
+    may_fit_because = ""
+    if needed > capacity * (1 + near):
+        verdict = "too much"
+        sharded = memory(replace(job, strategy="fsdp"), recipe).total / GIB
+        if may_be_sharded and sharded <= capacity:
+            may_fit_because = (
+                f"it fits only if its launcher shards the model over the {job.gpus} GPUs (FSDP, "
+                "ZeRO), which this config does not say"
+            )
+        elif weights <= capacity:
+            may_fit_because = _uncounted_saving(from_config)
+    # A key that plan does not understand may need memory, so no batch size is certain.
+    elif needed <= capacity * (1 - near) and not from_config.read.not_understood:
+        verdict = "close" if doubt(job, recipe) else "clear"
+    return BatchVerdict(
+        verdict=verdict,
+        total_gib=needed,
+        capacity_gib=capacity,
+        weights_gib=weights,
+        may_fit_because=may_fit_because,
+    )
+
+
+def _uncounted_saving(from_config: FromConfig) -> str:
+    """What in a config may save memory that plan does not count, such as keys that it does not
+    understand (`use_badam`); "" for none."""
+    if from_config.question.rl is not None:
+        return "plan was never compared with a measured run of this method"
+    # Only a number, a word or a switch that is on may save memory, not a path, a hub id or an item
+    # of a list.
+    keys = [
+        key.key
+        for key in from_config.read.not_understood
+        if re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value)
+        and not (key.key.endswith("]") or is_switched_off(key.value))
+    ]
+    names = ", ".join(f"`{key}`" for key in keys[:MOST_NAMED])
+    return f"plan does not know how much memory {names} may save" if keys else ""
+
+
+def _job_of(
+    from_config: FromConfig, per_gpu: int, place: Place, accumulate: int | None = None
+) -> tuple[TrainingJob, Recipe]:
+    """The job and recipe that the config describes with this batch; UsageError if the config sets
+    a budget of tokens and no batch."""
+    if from_config.per_gpu is None and from_config.total is None:
+        raise UsageError("The config sets a budget of tokens and no batch")
+    gpus = from_config.gpus or place.count or 1
+    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
+    question = replace(question, accumulate=accumulate or question.accumulate)
+    shape = shape_of_question(question)
+    return job_of(question, shape, place), Recipe(sp=question.sp or 1)
+
+
+def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVerdict | str:
+    """plan's verdict on a batch of `size` samples on a GPU; a text is the reason why plan cannot
+    judge it.
+
+    `steps`: the accumulation steps of another split of the batch, judged with the other rules'
+    changes, together with which it would be written. None: the config as its owner wrote it.
+    """
+    config = case.config if steps is None else case.tuned or case.config
+    if case.facts.card is None:
+        return "the memory of the GPU is not known"
+    if case.fixed_by:
+        return case.fixed_by
+    try:
+        from_config = question_of(config)
+        question = from_config.question
+        if question.model is None and question.params is None:
+            return "it names no model that plan knows"
+        shape = shape_of_question(question)
+        if question.context is None and shape.tokens is None and not shape.encoder:
+            return "the config does not say how long a sequence is, so plan would only assume it"
+        if steps is None and from_config.per_gpu is None:
+            return "its batch may be that of all GPUs together"
+        if steps is None and from_config.per_gpu != size:
+            return "it holds several batches"
+        return judge(from_config, size, case.facts.card, steps)
+    except GpuSetupError as problem:
+        return problem.message
+
+
+def cannot_fit(case: ConfigCase) -> str | None:
+    """A sentence that explains why not even one sample fits on this card; None if one may fit.
+
+    The answer shows this sentence first.
+    """
+    card, config = case.facts.card, case.tuned or case.config
+    if card is None or case.fixed_by or case.measured.batch_size:
+        return None
+    try:
+        from_config = question_of(config)
+        # A length that the config does not set is at least one token.
+        context, size = from_config.question.context, from_config.per_gpu
+        question = replace(from_config.question, context=context or 1)
+        from_config = replace(from_config, question=question)
+        verdict, own = judge(from_config, 1, card), judge(from_config, size or 1, card)
+        # A batch of 1 within the margin of error may fit, but not if it is above the card's memory
+        # and the config's own batch is far above it.
+        is_over = own.verdict == "too much" and verdict.total_gib > verdict.capacity_gib
+        if not (verdict.verdict == "too much" or is_over) or verdict.may_fit_because:
+            return None
+        need = f"a single sample needs {verdict.total_gib:.1f} GiB"
+        if context is None:
+            need = f"even a sample of one token needs {verdict.total_gib:.1f} GiB"
+        # No way to train needs less than the weights, whatever else a key saves.
+        if verdict.weights_gib > verdict.capacity_gib:
+            need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
+        return (
+            f"With these settings, the model does not fit on this card: {need}, and the card has "
+            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(case, question_of(config), card)}"
+        )
+    except GpuSetupError:
+        return None
+
+
+def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
+    """A sentence with up to three ways to make one sample fit, as keys of this config if its
+    trainer's keys are known; checkpointing comes first, because it trains the same."""
+    job, _ = _job_of(from_config, 1, card)
+    # Use the memory model alone, as `judge` did; a measured run may say something else.
+    place = replace(card, predict=True)
+    start = f"With sequences of {job.context:,} tokens"
+    for setting in case.with_role("batch")[:1]:
+        start += f" and `{dotted(setting.path)}: 1`"
+
+    def sentence(how: str, decisions: Iterable[Decision]) -> str:
+        is_close = any(decision.close_because for decision in decisions)
+        fits = "may fit" if is_close or from_config.read.not_understood else "fits"
+        return f"{start}, it {fits} with {how}"
+
+    decision = decide(job, place)
+    if decision.fits:
+        return sentence(f"the recipe {decision.recipe} of {BY_PLAN}", [decision])
+    changes = same_training(job) | adapters(job)
+    first = ""
+    if "checkpointing" in changes:
+        # Checkpointing trains the same, so set it in any case.
+        fields = changes.pop("checkpointing")
+        first = _as_settings(case, from_config, job, "checkpointing", fields)
+        job = replace(job, **fields)
+        decision = decide(job, place)
+        if decision.fits:
+            return sentence(first, [decision])
+        first += " and "
+    found = smallest_sets(job, place, changes)[:MOST_NAMED]
+    if not found:
+        return f"{BY_PLAN} says what saves most"
+    ways = [
+        " and ".join(_as_settings(case, from_config, job, name, changes[name]) for name in names)
+        for names, _ in found
+    ]
+    one_of = "one of: " if len(ways) > 1 else ""
+    return sentence(f"{first}{one_of}{'; '.join(ways)}", [one for _, one in found])
+
+
+def _as_settings(
+    case: ConfigCase, from_config: FromConfig, job: TrainingJob, name: str, fields: dict[str, Any]
+) -> str:
+    """A change in words, with the keys that make it in this config if plan knows them."""
+    settings = changed_settings(from_config.read.trainer, job, replace(job, **fields))
+    for setting in case.config.settings if name == "checkpointing" else ():
+        key = key_of(setting.path)
+        if key is not None and key.role == "checkpoints":
+            settings = {dotted(setting.path): True}
+    written = ", ".join(
+        f"`{key}: {str(value).lower() if isinstance(value, bool) else value}`"
+        for key, value in settings.items()
+    )
+    return f"{name} ({written})" if written else name
+
+
+# --- settings in other files ----------------------------------------------------------------------
+
+DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
+"""Keys that occur only in DeepSpeed's JSON config."""
+DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
+"""Keys that refer to DeepSpeed's settings; the value is a file, the name of a preset, or `true`."""
+
+
+def batch_fixed_by(config: Config) -> str | None:
+    """Why the batch and precision of a config must not change, and plan cannot judge it: another
+    file sets them too, or decides how the model is sharded. None if there is no such file.
+
+    For example, transformers refuses to start if a config and its DeepSpeed JSON differ.
+    """
+    is_deepspeed_json = not names_in(config.settings).isdisjoint(DEEPSPEED_JSON)
+    for setting in config.settings:
+        if is_deepspeed_json and unquoted(setting.text) == "auto":
+            return f"{label(setting)} is auto: the trainer's own config sets the value"
+        # A map contains the settings and does not refer to another file.
+        is_plain = setting.kind in ("scalar", "alias") and setting.text not in EMPTY
+        if not is_plain or switch_value(setting) is False:
+            continue
+        if name_of(setting.path) in DEEPSPEED_KEYS:
+            return (
+                f"DeepSpeed's own configuration, {label(setting)}, sets a batch and a precision "
+                "too: change both by hand"
+            )
+        if name_of(setting.path) == "fsdp_config":
+            return f"{label(setting)} leaves to another file how the model is sharded"
+    return None
+
+
+# --- the split of a batch -------------------------------------------------------------------------
 
 LARGEST_EFFECTIVE = 1 << 16
 """The largest effective batch whose divisors are tried one by one; a malicious config may contain
@@ -53,8 +319,8 @@ class Split(Frozen):
     partner: Setting | None
     """The accumulation setting; None if the config has none or several."""
     effective: int
-    """The number of samples in one optimizer step; 0 if several batches share one accumulation
-    setting, or if the trainer derives the accumulation from a global batch."""
+    """The number of samples in one optimizer step; 0 if the trainer derives the accumulation from a
+    global batch."""
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
@@ -63,8 +329,9 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     # In OpenNMT, ESPnet and others this key makes the batch count tokens, frames or elements.
     if any(case.with_name("batch_type")):
         return
-    # Several batch settings belong to several loaders or stages; the guide is mentioned once.
-    guide = guide_batch(case)
+    # Several batch settings belong to several loaders or stages: none of them is changed, and the
+    # guide is mentioned once.
+    guide, is_only_one = guide_batch(case), len(case.with_role("batch")) == 1
     for setting, key in case.keyed:
         if key.role != "batch":
             continue
@@ -72,7 +339,7 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
         if size is None or size < 1:
             continue
         split = _split_of(case, setting, size)
-        suggestions = list(_better_split(case, split)) if key.written else []
+        suggestions = list(_better_split(case, split)) if key.written and is_only_one else []
         yield from suggestions or _why_kept(case, split)
         # A measurement on this machine, and a batch that another file sets, count more than the
         # guide; so does plan where it is certain, except about the batch of all GPUs together.
@@ -85,22 +352,14 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
-    """A batch with its accumulation: the setting in the same map, otherwise the only one in the
-    config."""
-    parent = setting.path[:-1]
-    accumulations = case.with_role("accumulation")
-    partners = same_map = [other for other in accumulations if other.path[:-1] == parent]
+    """A batch with the config's only accumulation, if it has one."""
+    parent, accumulations = setting.path[:-1], case.with_role("accumulation")
+    partner = accumulations[0] if len(accumulations) == 1 else None
     # A trainer with a global batch in the same map computes the accumulation from it.
-    derives = any(total.path[:-1] == parent for total in case.with_role("total")) and not same_map
-    if not same_map and not derives:
-        partners = accumulations
-    partner = partners[0] if len(partners) == 1 else None
+    has_total = any(total.path[:-1] == parent for total in case.with_role("total"))
+    if has_total and (partner is None or partner.path[:-1] != parent):
+        return Split(setting=setting, size=size, partner=None, effective=0)
     steps = 1 if partner is None else whole_number(partner) or 0
-    # If several batches share one accumulation setting, changing it for one would change the
-    # others.
-    is_shared = partner is not None and not same_map and len(case.with_role("batch")) > 1
-    if derives or is_shared:
-        steps = 0
     return Split(setting=setting, size=size, partner=partner, effective=size * steps)
 
 
@@ -127,8 +386,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     measured, effective = case.measured.batch_size, split.effective
     name = dotted(split.setting.path)
     if measured is None:
-        # With several batch settings, plan cannot tell which of them its answer is about.
-        if effective and len(case.with_role("batch")) == 1:
+        if effective:
             yield from _split_by_plan(case, split)
         return
     if measured > effective > 0:

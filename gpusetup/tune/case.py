@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table
+from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table, trainer_of
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -21,10 +21,10 @@ from gpusetup.configs.settings import (
     unquoted,
     value_of,
 )
-from gpusetup.configs.trainer import trainer_of
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.model.versions import Capability
 from gpusetup.plan.place import Place, count_in_name, named_gpu, place_of_machine
 from gpusetup.tune.answer import TuneChange
 
@@ -37,10 +37,14 @@ class Facts(Frozen):
     gpus: int = 0
     card: Place | None = None
     """The GPUs in the form that `plan` needs; None if there is none or its memory is unknown."""
-    capability: tuple[int, int] | None = None
     cores: int | None = None
     ram_bytes: int | None = None
     family: str | None = None
+
+    @property
+    def capability(self) -> Capability | None:
+        """The lowest compute capability of the GPUs; None if unknown."""
+        return self.card.capability if self.card else None
 
     @property
     def memory_bytes(self) -> int | None:
@@ -54,18 +58,12 @@ def facts_of(snapshot: Snapshot) -> Facts:
     # The advice that needs no memory size is still right if the size is unknown.
     with suppress(UsageError):
         card = place_of_machine(snapshot) if gpus else None
-    capabilities = [
-        (gpu.compute_capability.major, gpu.compute_capability.minor)
-        for gpu in gpus
-        if gpu.compute_capability
-    ]
     memory = snapshot.memory
     ram_limits = [size for size in (memory.available_bytes, memory.cgroup_limit_bytes) if size]
     return Facts(
         gpu=card.gpu if card else next((gpu.name for gpu in gpus), None),
         gpus=len(gpus),
         card=card,
-        capability=min(capabilities, default=None),
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
         ram_bytes=min(ram_limits, default=memory.total_bytes),
         family=snapshot.os.family,
@@ -76,15 +74,8 @@ def with_card(facts: Facts, text: str) -> Facts:
     """The facts with the NVIDIA GPUs that the text names (`RTX 4090`, `8x H100`) instead of the
     machine's own; UsageError if the catalog has no such card."""
     count, name = count_in_name(text)
-    place = named_gpu(name, load_catalog().gpus)
-    capability = place.capability
-    return replace(
-        facts,
-        gpu=place.gpu,
-        gpus=count or 1,
-        card=replace(place, count=count or 1),
-        capability=(capability.major, capability.minor) if capability else None,
-    )
+    place = replace(named_gpu(name, load_catalog().gpus), count=count or 1)
+    return replace(facts, gpu=place.gpu, gpus=count or 1, card=place)
 
 
 class Measured(Frozen):
@@ -175,9 +166,8 @@ def add_key(case: ConfigCase, role: str, value: str, reason: str) -> list[Sugges
         if row.needs and not any(case.with_name(*row.needs.split())):
             continue
         for setting in case.with_name(row.beside):
-            # In a map with keys like `--batch-size`, the new key would need the same spelling, and
-            # at another place in the config the name may mean something else.
-            if setting.path[-1] != row.beside or key_of(setting.path) is None:
+            # At another place in the config the name may mean something else.
+            if key_of(setting.path) is None:
                 continue
             edit = added_line(case.config, setting, row.name, value)
             if edit is not None:

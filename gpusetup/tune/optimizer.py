@@ -21,11 +21,10 @@ from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
+from gpusetup.tune.bench import Bench, BenchJob, Goal, Say, Trial, fastest, raise_if_code_fails
 from gpusetup.tune.case import facts_of
 from gpusetup.tune.config_file import read_bytes, with_proposal
 from gpusetup.tune.rules import propose
-from gpusetup.tune.search import Goal, Trial, fastest
 
 TRIAL_SECONDS = 6.0
 """The maximum time in seconds that one trial spends on timed steps; a search has 14 trials at

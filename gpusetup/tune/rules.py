@@ -20,13 +20,14 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.model.versions import Capability
 from gpusetup.tune.advice import (
     embedding_cache,
     network_size,
     sequence_length,
     unclipped_gradients,
 )
-from gpusetup.tune.batch import split_batches
+from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
 from gpusetup.tune.case import (
     LONGEST_SHOWN,
     MEASURED,
@@ -41,7 +42,6 @@ from gpusetup.tune.case import (
     known_settings,
     label,
 )
-from gpusetup.tune.verdict import batch_fixed_by, cannot_fit
 
 MOST_WORKERS = 16
 """The maximum number of workers to suggest. With more, the loader's main process becomes the
@@ -134,9 +134,9 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
 # --- computing ----------------------------------------------------------------------------------
 
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
-TENSOR_CORES_SINCE = (7, 0)
+TENSOR_CORES_SINCE = Capability(7, 0)
 """The compute capability of Volta, the first GPUs with tensor cores."""
-BF16_SINCE = (8, 0)
+BF16_SINCE = Capability(8, 0)
 """The compute capability of Ampere; older GPUs emulate bf16 in float32."""
 WITHOUT_TENSOR_CORES = "GTX 16"
 """Turing cards of this series have no tensor cores although their capability, 7.5, is that of an

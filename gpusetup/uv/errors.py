@@ -47,12 +47,6 @@ NOT_ANSWERED = re.compile(
 """uv's messages for an index that refuses access, that shows a broken file, or that a setting
 forbids to ask. It may still have the package."""
 ERROR = re.compile(r"(\x1b\[[\d;]{0,20}m){0,9}error\b")
-OF_THE_NETWORK = re.compile(
-    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download",
-    re.IGNORECASE,
-)
-FULL_DISK = re.compile(r"no space|os error 28\b|quota|os error 122\b", re.IGNORECASE)
-"""ENOSPC and EDQUOT, by their messages or their numbers."""
 
 
 def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiable) -> GpuSetupError:
@@ -70,7 +64,7 @@ def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiabl
     # uv also finds no solution if an index does not answer.
     if kind is no and (NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))):
         kind = Unreached
-    return kind(f"{cause(text)}\n  {title}: {text}", hint=hint_for(kind, text))
+    return kind(f"{cause(text)}\n  {title}: {text}", hint=hint_for(kind))
 
 
 def cause(text: str) -> str:
@@ -130,26 +124,19 @@ def lacks(message: str, name: str) -> bool:
     return is_missing or re.search(NO_RELEASE.format(re.escape(name)), text) is not None
 
 
-def hint_for(kind: type[GpuSetupError], message: str) -> str:
-    """The hint for this kind of error. It only mentions the network or the disk if uv's message
-    does."""
-    way = ""
+def hint_for(kind: type[GpuSetupError]) -> str:
+    """The hint for this kind of error."""
     if kind is Unsatisfiable:
-        way = (
-            "name packages and versions that your index has; one without a wheel for this Python "
-            "is built by `uv pip install --no-build-isolation NAME`"
+        return (
+            "nothing was changed; name packages and versions that your index has; one without a "
+            "wheel for this Python is built by `uv pip install --no-build-isolation NAME`"
         )
-    elif kind is Unreached:
-        way = "uv's message says what it could not do"
-        # A full disk comes first, because uv reports it as a failed download.
-        if FULL_DISK.search(message):
-            way = f"make room on that disk ({emptying_the_cache()}), then run this again"
-        elif OF_THE_NETWORK.search(message):
-            way = (
-                "read uv's message above, check the network (proxy, certificates, ~/.netrc), then "
-                "run this again"
-            )
-    return f"nothing was changed; {way}" if way else "nothing was changed"
+    if kind is Unreached:
+        return (
+            "nothing was changed; read the message above, check the network (proxy, certificates, "
+            f"~/.netrc) or the disk ({emptying_the_cache()}), then run this again"
+        )
+    return "nothing was changed"
 
 
 def said_by(output: Output) -> str:

@@ -74,9 +74,6 @@ class Work:
             raise NoAnswer(f"gpusetup {words[0]}: {said.problem}")
         return said
 
-    def python(self, code: str, *words: str) -> Said:
-        return self.program((sys.executable, "-c", code, *words))
-
     def program(self, argv: tuple[str, ...], limit: float = 120, told: str = "") -> Said:
         """What a program printed; skips the test if it did not end in time."""
         said = run(argv, limit, told, env=environment())

@@ -92,10 +92,6 @@ def below(pid: int) -> list[psutil.Process]:
     return []
 
 
-def running(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-
-
 def end(child: subprocess.Popen[Any]) -> None:
     """Kill a process, its group, and everything below it that made itself a group."""
     for each in below(child.pid):

@@ -1,4 +1,4 @@
-"""tune --batch-size next to sizes that were run by hand."""
+"""tune --batch-size next to sizes that were run by hand, and plan next to what a step allocates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ CHILDREN = str(ROOT / "gpusetup" / "child_scripts")
 NEAR = 0.1
 """By which part, and one, tune's size may be below the largest that runs, because tune keeps some
 memory free."""
-MODELS = ["transformer", *(pytest.param(n, marks=pytest.mark.card) for n in ("conv", "gpt2"))]
+GIB = 1 << 30
+ARITHMETIC_ERROR = 15.0
+"""Percent of the peak."""
+PLAN_GPT = (
+    *("plan", "--model", "gpt2", "--context", "512", "--batch", "8", "--gpus", "1"),
+    *("--strategy", "single", "--gpu-mem", "80GiB", "--dtype", "fp32", "--checkpointing", "none"),
+)
+MODELS = ["transformer", *(pytest.param(n, marks=pytest.mark.card) for n in ("gpt2",))]
 
 
 def training(name: str) -> str:
@@ -80,3 +87,12 @@ def fits(work: Work, name: str, batch: int) -> bool:
             raise
         return False
     return True
+
+
+@pytest.mark.card
+def test_the_plan_of_a_gpt_is_near_what_it_allocates(work: Work) -> None:
+    plan = work.gpusetup(*PLAN_GPT, "--json").document["memory_gib"]["allocated"]
+    trial = {"code": training("gpt2"), "batch": 8, "amp": None, "steps": 4, "timed": False}
+    error = 100 * (plan * GIB / bench(work, **trial)["peak_bytes"] - 1)
+    work.found(f"{error:+.1f} %")
+    assert abs(error) <= ARITHMETIC_ERROR

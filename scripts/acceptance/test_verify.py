@@ -1,7 +1,8 @@
-"""verify at its three levels, and on a shared card."""
+"""verify at its three levels, on a shared card, and with other random numbers."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
@@ -9,8 +10,18 @@ import pytest
 
 from acceptance.conftest import Work
 from acceptance.processes import Said, end, started
+from gpusetup.verify.checks.rows import KNOWN
 
-AFTER = {"quick": 60.0, "standard": 35.0, "stress": 5.0}
+NUMERIC = (
+    *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
+    *(check.name for check in KNOWN),
+    *("language-model", "repeats"),
+)
+LEAST_RUNS = 2
+STARTING_SECONDS = 15.0
+"""What one run takes before its numbers: torch and the context."""
+
+AFTER = {"quick": 140.0, "standard": 115.0, "stress": 85.0}
 """Level -> the seconds that are left to what comes after it."""
 LEVELS = ["quick", *(pytest.param(n, marks=pytest.mark.card) for n in ("standard", "stress"))]
 COMPETITOR = """
@@ -52,3 +63,22 @@ def test_a_second_process_on_the_card_makes_nothing_look_wrong(work: Work) -> No
             end(child)
     work.found(f"bad: {', '.join(found) or 'none'}")
     assert not found
+
+
+def test_other_random_numbers_raise_no_alarm(work: Work) -> None:
+    names = NUMERIC if work.on_card else NUMERIC[:4]
+    seeds: list[int] = []
+    longest_seconds = 0.0
+    while len(seeds) < LEAST_RUNS or (work.on_card and work.left() > 1.5 * longest_seconds + 3):
+        seeds.append(random.randrange(1 << 31))
+        limit = max(STARTING_SECONDS, work.left() / LEAST_RUNS)
+        said = work.gpusetup(
+            *("verify", "--level", "standard", "--device", work.device, "--json"),
+            *("--seed", str(seeds[-1]), "--timeout", f"{limit:.0f}", "--only", *names),
+            limit=limit + STARTING_SECONDS,
+        )
+        longest_seconds = max(longest_seconds, said.seconds)
+        rows = said.document["checks"]
+        failed = [row["name"] for row in rows if row["status"] in ("failed", "crashed")]
+        work.found(f"{len(seeds)} runs; with seed {seeds[-1]} these failed: {failed or 'none'}")
+        assert not failed

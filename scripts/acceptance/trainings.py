@@ -21,14 +21,6 @@ def blocks(hidden: int, layers: int) -> nn.Module:
     return nn.TransformerEncoder(one, layers, enable_nested_tensor=False)
 
 
-def conv(batch: int) -> Step:
-    width = 16 if SMALL else 128
-    inner = (nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.ReLU()) for _ in range(16))
-    ends = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
-    pictures = torch.rand(batch, 3, 112, 112)
-    return nn.Sequential(ends[0], *inner, ends[1]), (pictures, pictures.flip(2))
-
-
 def transformer(batch: int) -> Step:
     hidden, layers, length = (64, 2, 32) if SMALL else (1024, 12, 256)
     ends = nn.Linear(FEATURES, hidden), nn.Linear(hidden, CLASSES)

@@ -28,10 +28,10 @@ def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> N
 
 # The output alone does not prove these causes: it lacks the GPU, the torch or the error beside it.
 NOT_PROVEN_BY_THE_CHECK = frozenset((
-    "bf16-unsupported", "container-no-maker-gpu", "cuda-lib-missing", "cuda-visible-devices-hidden",
+    "bf16-unsupported", "cuda-lib-missing", "cuda-visible-devices-hidden",
     "dataloader-worker-killed", "docker-other-daemon", "driver-too-old",
-    "externally-managed", "gpu-unused", "invalid-device-ordinal", "maker-device-permission",
-    "maker-driver-not-loaded", "no-kernel-image",
+    "externally-managed", "gpu-unused", "invalid-device-ordinal",
+    "no-kernel-image",
     "other-torch-imported", "out-of-memory", "rocm-override-wrong",
     "tf32-precision", "wrong-libcuda-loaded",
 ))  # fmt: skip

@@ -55,9 +55,9 @@ def without_rights() -> Tape:
 
 
 BROKEN = (
-    (with_driver(amd(), None), "maker-driver-not-loaded", "sudo modprobe amdgpu"),
-    (without_rights(), "maker-device-permission", 'sudo usermod -aG render,video "$USER"'),
-    (in_docker(amd()), "container-no-maker-gpu", "--device /dev/kfd --device /dev/dri"),
+    (with_driver(amd(), None), "driver-not-loaded", "sudo modprobe amdgpu"),
+    (without_rights(), "device-permission", 'sudo usermod -aG render,video "$USER"'),
+    (in_docker(amd()), "container-no-gpu", "--device /dev/kfd --device /dev/dri"),
     (amd(CUDA), "amd-gpu", "rocm"),
     (intel(CPU), "intel-gpu", "xpu"),
     (amd(OLD_ROCM, device="7550", version=120001), "amd-gpu", "rocm7.2"),

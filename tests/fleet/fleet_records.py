@@ -95,6 +95,3 @@ OF_A_GPU: Record = {
     "memory_total_bytes": 68719476736, "lost": True, "retired_pending": True, "remap_failed": True,
     "fabric_state": "in_progress",
 }  # fmt: skip
-OF_A_CHECK: Record = {"matmul-speed": 0.9, "copy-speed": 0.5}
-"""Check -> the share of its rate."""
-FAULTS = (*OF_A_NODE, *OF_A_GPU, *OF_A_CHECK, "a GPU less", "a failed check")

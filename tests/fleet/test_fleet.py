@@ -55,6 +55,19 @@ def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
     assert main(["fleet", "show", str(tmp_path / "f"), "--strict"]) == 1
 
 
+def test_each_planted_fault_is_found_on_its_node_and_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus, of_a_gpu = node()["gpus"], fleet_records.OF_A_GPU
+    for number, (field, value) in enumerate({**fleet_records.OF_A_NODE, **of_a_gpu}.items()):
+        group, _, name = field.partition(".")
+        sick = node(**{group: {**node()[group], name: value} if name else value})
+        if field in of_a_gpu:
+            sick = node(gpus=[{**gpus[0], field: value}, *gpus[1:]])
+        _, answer = shown(capsys, str(write(tmp_path / str(number), {**SOUND, "odd": sick})))
+        assert [one["name"] for one in answer["nodes"] if one["status"] != "ok"] == ["odd"], field
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 

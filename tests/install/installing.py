@@ -114,6 +114,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(question, "FETCHING", short)
 
 
+SETTINGS = ("UV_", "PIP_", "GPUSETUP_", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""How variables begin that change what uv, pip and gpusetup do."""
+
+
 def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
     return {
         "HOME": str(folder / "home"),
@@ -131,7 +135,7 @@ def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
 def enter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process sees the world's variables, and none of pip's and uv's own."""
     for name in list(os.environ):
-        if name.startswith(("UV_", "PIP_", "GPUSETUP_")) or name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if name.startswith(SETTINGS):
             monkeypatch.delenv(name)
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)

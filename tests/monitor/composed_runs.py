@@ -224,7 +224,6 @@ RUNS: dict[str, Run] = {
     "a job stands still": Run(
         "bursty/hang see-where-it-waits", (gpu(then(140, 96, 0)),), tree(then(140, 70, 0.3)),
         seconds=290),
-    "CPU: all cores compute": Run("cpu-bound/computes use-a-gpu", (), tree(1550)),
     "CPU: one core computes": Run("cpu-bound/computes use-a-gpu", (), tree(100)),
     "CPU: it waits": Run("idle/waits see-where-it-waits", (), tree(3)),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from composed_runs import RUNS, Run, gpu
+from composed_runs import RUNS
 from each_row import each
 from replayed import Judge, verdict_and_step
 
@@ -18,10 +18,3 @@ def test_verdict_and_next_step_are_right(name: str, judged: Judge) -> None:
         assert "NCCL" not in summary["text"]
     if run.exit:
         assert summary["evidence"].startswith(f"the command ended with exit {run.exit}; ")
-
-
-def test_workers_do_not_exceed_the_cores_if_no_command_is_watched(judged: Judge) -> None:
-    run = Run("input-starved/short-pieces help-the-host", (gpu(41),), cores=2, command=None)
-    summary = judged(run.text())
-    assert verdict_and_step(summary) == run.said
-    assert "num_workers=2 " in summary["next"]["text"]

@@ -16,10 +16,3 @@ def test_a_real_run_is_judged_by_what_happened_in_it(run: str, judged: Judge) ->
             assert any("without work, are not counted" in one for one in summary["notes"])
             lowest = summary["gpus"][0]["utilization_percent"]["mean"]
             assert lowest > 30, "the figures begin with the first work"
-
-
-def test_a_gpu_whose_counter_tells_nothing_is_judged_by_its_processes(judged: Judge) -> None:
-    """The GPU computed for 50 ms of each 200: its own counter told 0 %, its process 25 %."""
-    summary = judged(recorded("input-starved", SECOND_RUN))
-    assert "GPU 0 worked 21 % of the time" in summary["evidence"]
-    assert summary["next"]["id"] == "load-with-workers"

@@ -15,7 +15,6 @@ from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
     model_named,
     model_table,
-    shape_or_assumed,
 )
 
 # --- by name --------------------------------------------------------------------------------------
@@ -75,7 +74,7 @@ def test_every_row_of_the_table_has_a_sound_shape() -> None:
 def test_a_fine_tuned_model_has_the_shape_of_its_base(
     name: str, layers: int, billions: float
 ) -> None:
-    shape = shape_or_assumed(name)
+    shape = model_named(name, assume=True)
     assert not shape.assumed
     assert shape.layers == layers
     assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.02)

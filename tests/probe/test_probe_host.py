@@ -32,7 +32,6 @@ SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=deb
         ({"/etc/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
         ({"/etc/os-release": SID}, ("debian", None, "Debian GNU/Linux forky/sid")),
         ({"/etc/os-release": TUXEDO}, ("tuxedo", "24.04", "TUXEDO OS 24.04.3 LTS")),
-        ({"/etc/os-release": 'NAME="a quote that never closes\nID=x\n'}, (None, None, None)),
         ({}, (None, None, None)),
     ],
 )

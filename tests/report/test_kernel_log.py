@@ -53,8 +53,7 @@ PREFIXES = (
 
 @each("line, prefix", product(LINES, PREFIXES))
 def test_a_message_is_the_same_event_live_and_in_a_report(line: str, prefix: str) -> None:
-    log = clocked(line, prefix)
-    assert heard(parse_kernel_log(log)) == heard(read_report(log).events)
+    assert heard(parse_kernel_log(line)) == heard(read_report(clocked(line, prefix)).events)
 
 
 def test_a_long_log_takes_no_time_and_its_end_counts() -> None:

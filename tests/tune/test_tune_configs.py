@@ -11,6 +11,7 @@ from each_row import each
 from machines_named import machine_named
 
 from gpusetup.configs.config import edited, read_config
+from gpusetup.model.versions import Capability
 from gpusetup.plan.place import place_of
 from gpusetup.tune.case import Facts, Measured, Proposal, facts_of
 from gpusetup.tune.rules import propose
@@ -20,10 +21,8 @@ LAPTOP = facts_of(machine_named("rtx3050-laptop"))
 
 
 def card(gib: int, capability: tuple[int, int] = (8, 9)) -> Facts:
-    return Facts(
-        gpu="A card", gpus=1, card=place_of("A card", gib << 30), capability=capability, cores=8,
-        ram_bytes=64 << 30, family="linux",
-    )  # fmt: skip
+    place = place_of("A card", gib << 30, Capability(*capability))
+    return Facts(gpu="A card", gpus=1, card=place, cores=8, ram_bytes=64 << 30, family="linux")
 
 
 def tuned(

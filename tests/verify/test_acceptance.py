@@ -26,7 +26,7 @@ def test_a_torch_that_is_not_usable_ends_the_run_at_once(tmp_path: Path) -> None
 
 
 def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> None:
-    words = ("--device", "cpu", "--out", str(tmp_path), "--parts", "verify", "clean")
+    words = ("--device", "cpu", "--out", str(tmp_path), "--parts", "verify", "tune")
     done = run(*words, "--time", "0.01", HOSTNAME="crunchbox17", USER="zebulon")
     assert done.returncode == 1
     evidence = json.loads((tmp_path / "evidence.json").read_text())

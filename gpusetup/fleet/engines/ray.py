@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
@@ -37,13 +36,13 @@ SHORT_ID = 12
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Maps names to the live nodes from `ray.nodes()`. A name is the node name or host name; Ray's
     id replaces a name that is not unique or not safe."""
-    nodes = {}
-    alive = [row for row in rows if row.get("Alive")]
-    counts = Counter(map(name_of, alive))
-    for row in alive:
+    nodes: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if not row.get("Alive"):
+            continue
         name = name_of(row)
         # The name becomes part of a file name, so it must be safe.
-        is_usable = counts[name] == 1 and SAFE.fullmatch(name)
+        is_usable = name not in nodes and SAFE.fullmatch(name)
         nodes[name if is_usable else row["NodeID"][:SHORT_ID]] = row
     return nodes
 

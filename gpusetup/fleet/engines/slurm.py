@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.engine import Engine, require_program
 from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import NodeWork, script
@@ -91,9 +91,9 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     """Two dictionaries by node, from sinfo's lines: the srun options that request all of its
     resources, and the reason why it is not idle (empty if it is idle).
 
-    `partition`: use only nodes of this partition; None means all nodes. Raises UsageError if there
-    is no such partition. The srun options are needed because, although an exclusive job gets the
-    whole node, its step would otherwise get only one CPU and no GPU.
+    `partition`: use only nodes of this partition; None means all nodes. The srun options are needed
+    because, although an exclusive job gets the whole node, its step would otherwise get only one
+    CPU and no GPU.
 
     >>> rows = "n1|idle|all*|96|gpu:8(S:0-1)|none\\nn2|down|all*|96|(null)|a | b\\n"
     >>> node_resources(rows, None)[1]
@@ -123,7 +123,4 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
         # sinfo prints `none` if a node has no reason.
         why = state if reason == "none" else f"{state} ({reason})"
         states[node] = "" if state == "idle" else why
-    if partition and not resources:
-        names = ", ".join(sorted({row[2].rstrip("*") for row in rows}))
-        raise UsageError(f"this Slurm has no partition {partition!r}", hint=f"it has {names}")
     return resources, states

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -41,8 +40,6 @@ MOST_HASHED_BYTES = 4 << 20
 hand; to hash the gigabytes of CUDA's libraries takes longer than to link them."""
 LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
-NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
-"""Matches a path that is not in its normal form."""
 
 
 class Promise(NamedTuple):
@@ -146,11 +143,8 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
         for row in record_rows(record):
-            path = f"{library}{os.sep}{row[0]}"
-            # A script has a path outside the library, such as `../../../bin/torchrun`. Most other
-            # paths need no normalising.
-            if os.sep != "/" or NOT_PLAIN.search(row[0]):
-                path = os.path.normpath(os.path.join(library, row[0]))
+            # A script has a path outside the library, such as `../../../bin/torchrun`.
+            path = os.path.normpath(os.path.join(library, row[0]))
             digest, size = (*row[1:3], "", "")[:2]
             promises.setdefault(path, []).append(Promise(digest, size, record))
     missing = sorted(promises.keys() - unpacked_files)

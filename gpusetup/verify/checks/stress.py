@@ -31,7 +31,7 @@ H100 at its 700 W kept 1.005 of its first rate for 26 s)."""
 POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
-KEPT = "of its first rate, at least"
+KEPT = "of its first rate"
 SETTLE_SECONDS = 2.0
 
 

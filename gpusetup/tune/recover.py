@@ -17,10 +17,15 @@ need other weights, which `weight` returns.
 
 from __future__ import annotations
 
+import copy
+import gc
 import logging
+import random
+import sys
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,10 +33,9 @@ import torch.distributed as dist
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
-from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.batches import batch_size, part_of
-from gpusetup.tune.recover.undo import BATCH_NORM, Undo
+from gpusetup.tune.bench import is_out_of_memory
 
+BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 LOG = logging.getLogger("gpusetup.tune")
 
 
@@ -109,21 +113,17 @@ def recover_from_oom(
 SIZES_THAT_FIT: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
 
+@dataclass
 class _Attempts:
     """Tries to train one batch in smaller and smaller parts."""
 
-    def __init__(
-        self,
-        step: Step,
-        batch: Any,
-        count: int,
-        model: torch.nn.Module,
-        undo: Undo,
-        backward: Backward,
-        weight: Weight | None,
-    ) -> None:
-        self.step, self.batch, self.count, self.weight = step, batch, count, weight
-        self.model, self.undo, self.backward = model, undo, backward
+    step: Step
+    batch: Any
+    count: int
+    model: torch.nn.Module
+    undo: Undo
+    backward: Backward
+    weight: Weight | None
 
     def until_it_fits(self, say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
@@ -242,3 +242,193 @@ def refuse_batch_norm(model: torch.nn.Module) -> None:
                 f" over one part only ({name or 'the model itself'})",
                 hint="use a smaller batch size and accumulate gradients",
             )
+
+
+# --- undoing a failed attempt ---------------------------------------------------------------------
+
+
+def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Pairs of functions that read and set the state of each random number generator in use."""
+    yield torch.get_rng_state, torch.set_rng_state
+    yield random.getstate, random.setstate
+    # A program that did not import numpy cannot have drawn random numbers with it.
+    numpy = sys.modules.get("numpy")
+    if numpy:
+        yield numpy.random.get_state, numpy.random.set_state
+    # Reading the state of CUDA's generators would initialise CUDA.
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
+
+
+class Undo:
+    """Saves gradients, random states and buffers before the attempts to train a batch, so that a
+    failed one can be undone.
+
+    Gradients from before are set aside, so that the gradients of a failed attempt can be dropped.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._random = [(put, get()) for get, put in random_generators()]
+        # A registered buffer may be None.
+        self._buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in model.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+        self._saved_gradients = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def check_leaves(self, loss: torch.Tensor) -> None:
+        """Raise UsageError if the loss trains tensors that are not parameters of the model, whose
+        gradients could not be undone."""
+        held_ids = {id(parameter) for parameter in self.parameters}
+        waiting, visited = [loss.grad_fn], set()
+        while waiting:
+            node = waiting.pop()
+            # Inputs that need no gradient have no node.
+            if node is None or node in visited:
+                continue
+            visited.add(node)
+            waiting += [next_node for next_node, _ in node.next_functions]
+            # Only nodes that accumulate the gradient of a leaf have a variable.
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, torch.Tensor) and id(leaf) not in held_ids:
+                raise UsageError(
+                    "The loss trains parameters that are not in the model",
+                    hint="pass all trained modules: `model=torch.nn.ModuleList([model, head])`",
+                )
+
+    def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
+        """Run a backward pass; UsageError if it or a hook changes parameters, because they would
+        then be updated once per part instead of once per batch, and could not be undone."""
+        before = [parameter._version for parameter in self.parameters]
+        try:
+            backward(loss)
+        finally:
+            if before != [parameter._version for parameter in self.parameters]:
+                raise UsageError(
+                    "The backward pass changes the parameters (perhaps by an optimizer step)",
+                    hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
+                )
+
+    def reset(self) -> None:
+        """Undo a failed attempt: drop its gradients, free its memory, and restore random states and
+        buffers."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        for put, state in self._random:
+            put(state)
+        for module, name, buffer, copied in self._buffers:
+            # Put the saved tensor back first, because the module may have replaced it.
+            module._buffers[name] = buffer
+            buffer.data.copy_(copied)
+        torch.clear_autocast_cache()
+        gc.collect()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def restore(self) -> None:
+        """Undo everything, so that gradients, random states and buffers are as before the call."""
+        self.reset()
+        for parameter, gradient in zip(self.parameters, self._saved_gradients, strict=True):
+            parameter.grad = gradient
+
+    def commit(self) -> None:
+        """Keep the new gradients and add them to those from before the call, as autograd would have
+        done."""
+        for parameter, previous in zip(self.parameters, self._saved_gradients, strict=True):
+            if previous is None:
+                continue
+            # A parameter that this batch did not use has no new gradient.
+            if parameter.grad is not None:
+                previous.add_(parameter.grad)
+            parameter.grad = previous
+
+
+# --- the parts of a batch -------------------------------------------------------------------------
+#
+# A batch is a tensor or array, or a tuple, list, mapping or named tuple of batches. Tensors, arrays
+# and lists whose first dimension is the batch size are cut along it; each part gets everything else
+# unchanged.
+
+CHANNELS = (1, 3, 4)
+"""The first dimension of an image: grey, RGB or RGBA."""
+
+
+def batch_size(batch: Any) -> int:
+    """The number of samples in a batch; UsageError if the batch's tensors have different lengths or
+    if there are none.
+
+    >>> batch_size({"text": ["a", "b", "c"]}), batch_size(["a", "b"])
+    (3, 2)
+    """
+    sizes = _lengths(batch)
+    if len(sizes) == 1:
+        return sizes.pop()
+    problem = f"parts of several sizes, {sorted(sizes)}" if sizes else "no tensor with a dimension"
+    raise UsageError(
+        f"The batch cannot be split: it has {problem}",
+        hint="pass a list of samples, and let `step` make a batch from them",
+    )
+
+
+def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
+    """The samples from `start` up to `stop` of a batch with `size` samples, in the same structure.
+
+    >>> part_of({"x": [1, 2, 3], "name": "train"}, 1, 3, 3)
+    {'x': [2, 3], 'name': 'train'}
+    """
+    # A column of another length belongs to the whole batch.
+    return _over(batch, lambda column: column[start:stop] if len(column) == size else column)
+
+
+def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
+    """A batch of the same structure, with the function `column` applied to each tensor, array and
+    list of samples."""
+    has_dimensions = len(getattr(batch, "shape", ())) > 0
+    if has_dimensions or (isinstance(batch, list) and _holds_samples(batch)):
+        return column(batch)
+    if isinstance(batch, Mapping):
+        copied: Any = copy.copy(batch)  # keeps the type of a tokenizer's batch
+        for key, value in batch.items():
+            copied[key] = _over(value, column)
+        return copied
+    if isinstance(batch, list | tuple):
+        parts = [_over(value, column) for value in batch]
+        # A named tuple takes its fields as separate arguments.
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch
+
+
+def _lengths(batch: Any) -> set[int]:
+    """The lengths of all tensors, arrays and lists in a batch."""
+    lengths = set[int]()
+
+    def note(column: Any) -> Any:
+        lengths.add(len(column))
+        return column
+
+    _over(batch, note)
+    return lengths
+
+
+def _holds_samples(batch: list[Any]) -> bool:
+    """Whether each item of a list is a sample, such as a text, a detection target or an image;
+    otherwise the items are columns of the batch.
+
+    >>> _holds_samples(["a", "b"]), _holds_samples([{"boxes": 1}]), _holds_samples([["a"], ["b"]])
+    (True, True, False)
+    """
+    if not batch:
+        return False
+    # A list of dicts holds one sample per item, such as the targets of a detection batch.
+    if all(isinstance(sample, Mapping) for sample in batch):
+        return True
+    shapes = [tuple(getattr(sample, "shape", ())) for sample in batch]
+    if len(batch) > 1 and all(len(shape) == 3 and shape[0] in CHANNELS for shape in shapes):
+        return True
+    # Columns of a batch all have the same length, so items of different lengths are samples.
+    return len(set().union(*map(_lengths, batch))) != 1
