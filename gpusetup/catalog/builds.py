@@ -29,6 +29,9 @@ WINDOWS_ABOVE = 9
 """A Windows driver's major number may be higher than its branch's by up to this much: 581.29
 belongs to branch 580."""
 
+OLDEST_SERVED = Capability(3, 7)
+"""The oldest GPU, a Tesla K80, for which torch's wheels since 1.7 contain kernels."""
+
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 Name = Literal["torchvision", "torchaudio"]
 
@@ -109,15 +112,6 @@ class Compiler(Frozen):
     until_cuda: str | None = None
 
 
-class OlderKernels(Frozen):
-    """The oldest and the newest GPU that the wheels of releases older than a certain one
-    support."""
-
-    before: str
-    oldest: Capability
-    newest: Capability
-
-
 class OtherMakers(Frozen):
     """The builds of one torch version for GPUs from makers other than NVIDIA."""
 
@@ -185,7 +179,6 @@ class Catalog(Frozen):
     were released with."""
     default_wheels: tuple[DefaultWheel, ...]
     compilers: tuple[Compiler, ...]
-    older_kernels: tuple[OlderKernels, ...]
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
@@ -258,12 +251,11 @@ class Catalog(Frozen):
         )
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
-        """Whether all GPUs are older than the oldest GPU for which torch's wheels ever contained
+        """Whether all GPUs are older than the oldest GPU for which the catalog's wheels contain
         kernels."""
-        oldest = min(row.oldest for row in self.older_kernels)
         capabilities = [gpu.compute_capability for gpu in gpus]
         return bool(capabilities) and all(
-            capability is not None and capability < oldest for capability in capabilities
+            capability is not None and capability < OLDEST_SERVED for capability in capabilities
         )
 
     def too_new(self, driver: str | None, gpus: Iterable[Gpu]) -> list[str]:

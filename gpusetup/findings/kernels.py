@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpusetup.catalog.builds import OLDEST_SERVED
 from gpusetup.catalog.jetpack import (
     FIRST_OF_THOR,
     UNDECLARED,
@@ -157,9 +158,8 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
     do not support new ones yet."""
     version = parsed(context.torch.version or "99")
     oldest, newest = Capability(7, 5), Capability(9, 0)  # Recent wheels all support these GPUs.
-    for row in context.catalog.older_kernels[::-1]:
-        if version < parsed(row.before):
-            oldest, newest = row.oldest, row.newest
+    if version < parsed("1.13"):
+        oldest, newest = OLDEST_SERVED, Capability(8, 6)
     # Of a release without its label, some builds may have the kernels that others lack.
     targets = {capability.sm for capability in known}
     builds = context.catalog.builds if context.torch.backend is None else ()

@@ -14,7 +14,6 @@ import os
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from shutil import which
 from textwrap import TextWrapper
 from typing import TextIO
@@ -336,8 +335,3 @@ def set_program(words: Sequence[str]) -> None:
         is_on_path = which(name) is not None
         if not is_on_path:
             TYPED[name] = own_line(sys.executable, "-m", name)
-    # If gpusetup was started by its path, use that path again.
-    started_by = sys.argv[0]
-    is_a_path = os.sep in started_by and Path(started_by).name == "gpusetup"
-    if "gpusetup" in TYPED and is_a_path:
-        TYPED["gpusetup"] = own_line(started_by)
