@@ -20,6 +20,15 @@ LINK = lazy(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
 """A cell of the matrix: X for the device itself, bonded NVLinks (NV4), or the level of the PCIe
 tree at which the two devices meet."""
 
+WORDS = {
+    "PIX": "one PCIe switch",
+    "PXB": "several PCIe switches",
+    "PHB": "the CPU's PCIe bridge",
+    "NODE": "PCIe within a NUMA node",
+    "SYS": "PCIe across NUMA nodes",
+    "SOC": "PCIe across NUMA nodes",
+}
+
 
 def parse_topology(lines: Sequence[str]) -> Snapshot:
     """The GPUs, with their NUMA nodes but without names, and the links in the first matrix of a

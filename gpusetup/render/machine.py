@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
+from gpusetup.readings.smi_topology import WORDS
 
 if TYPE_CHECKING:
     from gpusetup.model.builds import Offer
@@ -37,6 +38,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "system": joined(system.name or system.family, system.machine, system.libc),
         "driver": joined(*drivers),
         "GPU": _gpus_text(machine),
+        "links": _links_line(machine),
         "torch": "not installed"
         if torch.installed is False
         else joined(torch.version, backend, installer),
@@ -111,6 +113,40 @@ def _other_makers_gpu(machine: Snapshot) -> str:
     makers = [f"{BY_ID[gpu['vendor']].name} GPU" for gpu in mentions if gpu.get("vendor") in BY_ID]
     # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX".
     return max(models or makers, key=len, default="")
+
+
+def _links_line(machine: Snapshot) -> str | None:
+    """The links between the GPUs and their NUMA nodes as text; None if there is only one GPU or
+    nothing is known.
+
+    >>> from gpusetup.model.machine import GpuLink
+    >>> gpus = tuple(Gpu(name="A100", nvml_index=n, numa_node=n) for n in (0, 1))
+    >>> links = (GpuLink(first=0, second=1, kind="NV12"),)
+    >>> _links_line(Snapshot(gpus=gpus, gpu_links=links))
+    'GPU 0-1 12 NVLinks (NV12); NUMA node 0: GPU 0; NUMA node 1: GPU 1'
+    """
+    gpus, links = machine.gpus or (), machine.gpu_links or ()
+    if len(gpus) < 2:
+        return None
+    pairs: dict[str, list[str]] = defaultdict(list)
+    for link in links:
+        pairs[link.kind].append(f"{link.first}-{link.second}")
+    parts = []
+    for kind, of_kind in pairs.items():
+        # Eight GPUs have 28 pairs. If all pairs have the same kind of link, listing the pairs adds
+        # nothing.
+        are_all = len(pairs) == 1 and len(links) > 1
+        whose = "every two GPUs" if are_all else f"GPU {', '.join(of_kind)}"
+        nvlinks = f"{kind[2:]} NVLinks" if kind.startswith("NV") else "unknown link"
+        parts.append(f"{whose} {WORDS.get(kind, nvlinks)} ({kind})")
+    nodes: dict[int, list[str]] = defaultdict(list)
+    for position, gpu in enumerate(gpus):
+        if gpu.numa_node is not None:
+            # A report may list GPUs without NVML's indexes; in that case, use their order.
+            index = position if gpu.nvml_index is None else gpu.nvml_index
+            nodes[gpu.numa_node].append(str(index))
+    parts += [f"NUMA node {node}: GPU {', '.join(of)}" for node, of in sorted(nodes.items())]
+    return "; ".join(parts) or None
 
 
 # --- the builds -----------------------------------------------------------------------------------

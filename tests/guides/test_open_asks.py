@@ -48,10 +48,13 @@ ONE_GPU = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-15\t0\
 
 def test_the_topology_of_nvidia_smi_tells_links_and_numa_nodes(reads: Any) -> None:
     """ask-30: pasted `nvidia-smi topo -m`, and the matrix of one GPU."""
-    machine = reads(TOPOLOGY).answer["snapshot"]
+    read = reads(TOPOLOGY)
+    machine = read.answer["snapshot"]
     assert [gpu["numa_node"] for gpu in machine["gpus"]] == [0, 0, 1]
     links = [(one["first"], one["second"], one["kind"]) for one in machine["gpu_links"]]
     assert links == [(0, 1, "NV12"), (0, 2, "SYS"), (1, 2, "SYS")]
+    assert "GPU 0-1 12 NVLinks (NV12)" in read.screen
+    assert "NUMA node 1: GPU 2" in read.screen
     alone = reads(ONE_GPU)
     assert [gpu["numa_node"] for gpu in alone.answer["snapshot"]["gpus"]] == [0]
 
