@@ -30,6 +30,7 @@ from gpusetup.plan.decide import (
     max_batch,
     max_context,
     near_limit,
+    visible_devices,
 )
 from gpusetup.plan.job import (
     BYTES,
@@ -81,11 +82,16 @@ def answer(request: PlanRequest) -> PlanAnswer:
         is_close = any(reasons_for_close(request, one, uncounted))
         return "measured" if one.measured else "close" if is_close else "clear"
 
+    variables = dict(plain.env)
+    # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
+    if decision.fits and (place.count or 0) > decision.job.gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
     answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
         "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
         "uncounted": uncounted,
+        "env": variables,
         "better": better_with_fewer(decision, question.solve, confidence),
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed(question, decision.job)),

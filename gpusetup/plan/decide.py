@@ -558,5 +558,10 @@ def better_with_fewer(
         context=best.job.context,
         without_offload=decision.fits and decision.recipe.offload and not best.recipe.offload,
         reason=reason,
-        environment={"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(best.job.gpus)))},
+        environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
     )
+
+
+def visible_devices(gpus: int) -> str:
+    """The first `gpus` GPUs of a machine as a value for CUDA_VISIBLE_DEVICES."""
+    return ",".join(map(str, range(gpus)))
