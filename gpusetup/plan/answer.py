@@ -446,9 +446,6 @@ def one_gpu_is_enough(decision: Decision) -> bool:
 # --- many jobs: one for each row of a CSV file ----------------------------------------------------
 
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
-NOTHING = PlanMemory(
-    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
-)
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
@@ -482,7 +479,9 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
                 recipe="",
                 basis="predicted",
                 confidence="close",
-                memory_gib=NOTHING,
+                memory_gib=PlanMemory(
+                    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
+                ),
                 margin_percent=0,
                 model=row.get("model") or "",
                 parameters=0,
