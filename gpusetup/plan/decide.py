@@ -27,10 +27,9 @@ from gpusetup.plan.job import (
     longest_sequence_fits_budget,
     tokens,
 )
-from gpusetup.plan.memory import JobMemory, memory
+from gpusetup.plan.memory import JobMemory, host_bytes, memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import SUPERVISED
-from gpusetup.plan.terms import host_bytes
 
 CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
