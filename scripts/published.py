@@ -30,8 +30,11 @@ from gpusetup.plan.job import (  # noqa: E402
     Shape,
     TrainingJob,
 )
-from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
-from gpusetup.plan.terms import SAME_LOSS  # noqa: E402
+from gpusetup.plan.memory import (  # noqa: E402
+    SAME_LOSS,
+    JobMemory,
+    memory,
+)
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}

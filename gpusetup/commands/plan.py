@@ -20,6 +20,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
+from gpusetup.plan.memory import LOSSES, OPTIMIZERS, SAME_LOSS
 from gpusetup.plan.place import (
     Place,
     count_in_name,
@@ -30,7 +31,6 @@ from gpusetup.plan.place import (
 )
 from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
-from gpusetup.plan.terms import LOSSES, OPTIMIZERS, SAME_LOSS
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text

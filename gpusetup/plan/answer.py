@@ -30,6 +30,7 @@ from gpusetup.plan.decide import (
     max_batch,
     max_context,
     near_limit,
+    visible_devices,
 )
 from gpusetup.plan.job import (
     BYTES,
@@ -81,11 +82,16 @@ def answer(request: PlanRequest) -> PlanAnswer:
         is_close = any(reasons_for_close(request, one, uncounted))
         return "measured" if one.measured else "close" if is_close else "clear"
 
+    variables = dict(plain.env)
+    # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
+    if decision.fits and (place.count or 0) > decision.job.gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
     answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
         "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
         "uncounted": uncounted,
+        "env": variables,
         "better": better_with_fewer(decision, question.solve, confidence),
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed(question, decision.job)),
@@ -440,9 +446,6 @@ def one_gpu_is_enough(decision: Decision) -> bool:
 # --- many jobs: one for each row of a CSV file ----------------------------------------------------
 
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
-NOTHING = PlanMemory(
-    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
-)
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
@@ -476,7 +479,9 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
                 recipe="",
                 basis="predicted",
                 confidence="close",
-                memory_gib=NOTHING,
+                memory_gib=PlanMemory(
+                    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
+                ),
                 margin_percent=0,
                 model=row.get("model") or "",
                 parameters=0,

@@ -18,7 +18,7 @@ from gpusetup.configs.keys import key_of, meaning, trainer_of
 from gpusetup.configs.settings import TRUE, Setting, dotted, name_of, words_of
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
-from gpusetup.plan.config_reader import MOST_DIGITS, OTHER_MODELS, Fields, Reader, by_words
+from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import ALL, EMBEDDINGS, LARGEST, EmbeddingTable, TrainingQuestion
@@ -215,11 +215,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
     # verl's total comes before its parts; other trainers generate answers to each prompt.
     has_total = is_trinity or (trainer == "trinity" and total)
     if not has_total and method_of(reader) in GENERATING:
-        if response is None:
-            new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
-            is_number = re.fullmatch(r"[1-9]\d{0,6}", new_tokens)
-            response = int(new_tokens) if is_number else ANSWER_TOKENS
-        prompt = sequence or prompt or PROMPT_TOKENS
+        prompt, response = sequence or prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
         tokens = prompt + response
         reader.assumed.append(
             f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
@@ -263,9 +259,8 @@ def log_prob_tokens(reader: Reader) -> int | None:
     """
     numbers = []
     for setting, text in reader.named("log_prob_max_token_len_per_gpu"):
-        is_number = re.fullmatch(r"[1-9]\d*", text) and len(text) <= MOST_DIGITS
-        if is_number and int(text) <= LARGEST["tokens"]:
-            numbers.append(int(text))
+        if number := number_in(reader, setting):
+            numbers.append(number)
             reader.note(setting, f"tokens: {text}")
     return min(numbers, default=None)
 
@@ -463,8 +458,8 @@ def frozen_in(reader: Reader, model: str) -> str | None:
     return frozen
 
 
-MOST_DIGITS_OF_TABLE = 12
-"""A number of rows or a width with more digits is a typo."""
+MOST_DIGITS = 12
+"""A number of rows, a width or a budget of tokens with more digits is a typo."""
 WIDTH_NAMES = (
     "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
 )  # fmt: skip
@@ -507,7 +502,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
 def number_in(reader: Reader, setting: Setting) -> int:
     """The whole number in a setting; 0 if the setting is anything else."""
     digits = (reader.text(setting) or "").replace("_", "")
-    return int(digits) if re.fullmatch(rf"\d{{1,{MOST_DIGITS_OF_TABLE}}}", digits) else 0
+    return int(digits) if re.fullmatch(rf"\d{{1,{MOST_DIGITS}}}", digits) else 0
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (

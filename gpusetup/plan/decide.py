@@ -27,10 +27,9 @@ from gpusetup.plan.job import (
     longest_sequence_fits_budget,
     tokens,
 )
-from gpusetup.plan.memory import JobMemory, memory
+from gpusetup.plan.memory import JobMemory, host_bytes, memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import SUPERVISED
-from gpusetup.plan.terms import host_bytes
 
 CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
@@ -346,24 +345,20 @@ LEAST_GIB = 0.05
 HelpKind = Literal["recipe", "setting", "job"]
 Changes = dict[str, dict[str, Any]]
 """Name of a change -> the job fields that it sets."""
-OPTIONS = {
-    "mixed precision": "--amp bf16",
-    "checkpointing": "--checkpointing",
-    "a fused loss kernel": "--loss fused",
-    "DistributedDataParallel": "--strategy ddp",
-    "FSDP": "--strategy fsdp",
-    "8-bit AdamW": "--optimizer adamw8bit",
-    "4-bit weights": "--quantize nf4",
-    "a base in 16 bits": "--dtype bf16",
-    "LoRA": "--lora 16 --dtype bf16",
-    "QLoRA": "--lora 16 --quantize nf4 --dtype bf16",
-}
-"""Name of a change -> the options of plan that make it."""
 
 
-def with_option(change: str) -> str:
-    """A change with the options of plan that make it, if there are any."""
-    return f"{change} (`{OPTIONS[change]}`)" if change in OPTIONS else change
+def with_option(change: str, fields: Mapping[str, Any]) -> str:
+    """A change with the options of plan that set its job fields, if there are any.
+
+    >>> with_option("LoRA", {"lora": 16, "dtype": "bf16", "amp": None})
+    'LoRA (`--lora 16 --dtype bf16`)'
+    """
+    named = {name: value for name, value in fields.items() if value is not None}
+    # Trainers set a budget of tokens, for which plan has no option.
+    if not named or "tokens" in named:
+        return change
+    options = (f"--{name}{'' if value is True else f' {value}'}" for name, value in named.items())
+    return f"{change} (`{' '.join(options)}`)"
 
 
 def same_training(job: TrainingJob) -> Changes:
@@ -446,14 +441,16 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
         if saved > LEAST_GIB:
             changed = decision if decision.fits else decide(changed_job, place)
             kind: HelpKind = "setting" if change in settings else "job"
-            steps.append(help(with_option(change), kind, changed, saved))
+            step = with_option(change, settings.get(change, {}))
+            steps.append(help(step, kind, changed, saved))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
         mild = same_training(job) | (adapters(job) if job.lora else {})
         for changes, changed in smallest_sets(job, place, mild)[:1]:
             saved = saved_gib(decision, changed.job, changed.recipe)
-            steps.append(help(" and ".join(map(with_option, changes)), "setting", changed, saved))
+            step = " and ".join(with_option(change, mild[change]) for change in changes)
+            steps.append(help(step, "setting", changed, saved))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
@@ -558,5 +555,10 @@ def better_with_fewer(
         context=best.job.context,
         without_offload=decision.fits and decision.recipe.offload and not best.recipe.offload,
         reason=reason,
-        environment={"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(best.job.gpus)))},
+        environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
     )
+
+
+def visible_devices(gpus: int) -> str:
+    """The first `gpus` GPUs of a machine as a value for CUDA_VISIBLE_DEVICES."""
+    return ",".join(map(str, range(gpus)))

@@ -19,6 +19,7 @@ from gpusetup.plan.job import (
     TrainingJob,
     least_tokens,
 )
+from gpusetup.plan.memory import SAME_LOSS
 from gpusetup.plan.models import (
     format_in_name,
     model_named,
@@ -34,7 +35,6 @@ from gpusetup.plan.rl import (
     usual_loss,
     usual_setup,
 )
-from gpusetup.plan.terms import SAME_LOSS
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 LARGEST = {

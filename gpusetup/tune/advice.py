@@ -108,8 +108,6 @@ class GuideBatch(NamedTuple):
     most: int
     text: str
     """What the guide recommends, as the beginning of a sentence."""
-    measure: str
-    """A sentence with the command that measures batch sizes up to `most`."""
     of_all_gpus: bool
     """Whether the batch is for all GPUs together."""
 
@@ -132,8 +130,6 @@ RECOMMENDER_ROWS = (
     (0, 512, "GPUs with less than 4 GB"),
 )
 """The multi-GPU guide's batch sizes for recommenders, for all GPUs together."""
-SMALLEST_IMAGE_CARD_GB = 8
-"""The memory of a GTX 1080; the optimisation guide has no values for smaller cards."""
 
 
 class ImageNetwork(NamedTuple):
@@ -181,19 +177,16 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
         least, guide, where = most, "multi-GPU guide", f"For recommenders on {cards},"
     elif training == "images":
         network = image_network(memory)
-        most, guide = network.batch, "optimisation guide"
-        # On cards smaller than the guide's smallest one, its batch size is only an upper limit.
-        least = most if has_memory(memory, SMALLEST_IMAGE_CARD_GB) else 0
+        least = most = network.batch
+        guide = "optimisation guide"
         where = f"For image networks on {card_beside(network, case.facts.gpu, memory)},"
     elif training == "language" and not has_memory(memory, SMALL_CARD_GB):
         least, most, guide = 8, 16, "set-up guide"
         where = "For language models on cards with 4 GB,"
     elif training == "sequences":
         _, least, most, cards = next(row for row in SEQUENCE_ROWS if has_memory(memory, row[0]))
-        guide, where = (
-            "acceleration guide",
-            f"For small recurrent models and transformers on {cards},",
-        )
+        guide = "acceleration guide"
+        where = f"For small recurrent models and transformers on {cards},"
     else:
         return None
     sizes = str(most)
@@ -204,8 +197,7 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
     text += " in all" if of_all_gpus else " on a GPU"
     if of_all_gpus and gpus > 1:
         text += f", {max(most // gpus, 1)} on each of the {gpus} GPUs"
-    measure = f"To measure which batch size fits, run `{measuring(case)} --max {most}`"
-    return GuideBatch(least, most, text, measure, of_all_gpus)
+    return GuideBatch(least, most, text, of_all_gpus)
 
 
 def image_network(memory_bytes: int) -> ImageNetwork:

@@ -498,7 +498,8 @@ def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
             " A larger effective batch is another experiment, because it needs another learning "
             "rate."
         )
-    return f"{sentence} {guide.measure}"
+    measured = f"{measuring(case)} --max {guide.most}"
+    return f"{sentence} To measure which batch size fits, run `{measured}`"
 
 
 # --- what else depends on the micro-batch ---------------------------------------------------------

@@ -163,6 +163,8 @@ def test_machines_without_a_gpu_with_unlike_gpus_and_with_too_few(
     assert document["gpus"] == 2
     four = planned(*words, "--gpus", "4")
     assert "this machine has 2 GPUs, but the plan is for 4" in four["advice"]
+    two = ("--from", there("ecc-error"), "--model", "qwen3-0.6b", "--gpus", "2")
+    assert planned(*two)["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
 def documented() -> list[str]:
