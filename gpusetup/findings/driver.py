@@ -167,10 +167,6 @@ def driver_too_old(context: RuleContext) -> Findings:
         for complaint, floor in zip(complaints, floors, strict=True)
         if not (version and floor) or _is_older(version, floor)
     ]
-    if complaints and not unmet:
-        # The driver is new enough for every message, so another library is meant: the record's
-        # `refuted_by` replaces this finding.
-        yield _too_old(context, TORCH_OR_PROGRAM, floors[0], complaints)
     named_floor = next((floor for _, floor in unmet if floor), None)
     floor = named_floor or _floor_of_torch(context, complaints)
     # Where torch computes, and on a Jetson, whose JetPack decides, the version proves nothing.

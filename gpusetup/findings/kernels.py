@@ -79,7 +79,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     """The installed torch has no kernel for a visible GPU."""
     torch = context.torch
     messages = events(context, "gpu-not-in-wheel")
-    kernels = _capabilities(torch.kernels or ())
+    kernels = [Capability.parse(name) for name in readable(torch.kernels or ())]
     if messages:
         # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
@@ -118,11 +118,6 @@ def _program_beside_torch(context: RuleContext) -> str:
     if not is_beside_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
-
-
-def _capabilities(kernels: Iterable[str]) -> list[Capability]:
-    """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
-    return [Capability.parse(name) for name in readable(tuple(kernels))]
 
 
 def _seen(context: RuleContext) -> Events:
