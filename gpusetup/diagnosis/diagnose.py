@@ -88,6 +88,7 @@ def diagnose(
         # On a probed machine, an error that the root does not explain leaves the answer open.
         and (is_text or not others)
     )
+    sure: Sureness = "certain" if certain else "likely"
     asks_first = asked_first(context, remaining, root, cause)
     reading = None
     if is_text and cause != OK and (asks_first or not (is_caused and certain)):
@@ -112,8 +113,8 @@ def diagnose(
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
         # An error that the root does not explain leaves the answer less sure as a whole.
-        confidence=sureness(certain and not others) if root and is_caused else None,
-        certainty=sureness(certain) if is_caused else None,
+        confidence=(sure if not others else "likely") if root and is_caused else None,
+        certainty=sure if is_caused else None,
         check=check,
         facts=facts_read(context),
         fit=fits,
@@ -241,11 +242,6 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
     )
     holds = RECORDS[cause.id].certain_if
     return holds is not None and bool(holds(context)) and not only_a_person_says_it
-
-
-def sureness(is_proven: bool) -> Sureness:
-    """`certain` if the cause is proven, otherwise `likely`."""
-    return "certain" if is_proven else "likely"
 
 
 def asked_first(

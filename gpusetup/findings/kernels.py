@@ -23,9 +23,10 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     serving,
+    value_evidence,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.environment import torch_in_words, version_evidence
+from gpusetup.findings.environment import torch_in_words
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -57,7 +58,10 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
-        evidence=(*event_evidence(declared), *version_evidence(context)),
+        evidence=(
+            *event_evidence(declared),
+            value_evidence(context, "torch.version", torch_in_words(context)),
+        ),
         fix=OF_THE_HOST if declared and in_container(context) else paste.jetson_fix(context),
     )
 
