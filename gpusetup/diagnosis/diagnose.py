@@ -76,8 +76,11 @@ def diagnose(
     main = root or failure_without_cause(context, findings)
     if main is None:
         cause = OK if may_be_ok(context, fits) else UNKNOWN
+    elif is_text and RECORDS[main.id].symptom:
+        cause = UNKNOWN
     else:
-        cause = named_cause(main, is_text=is_text)
+        # On a probed machine every reading was taken, so a finding is no more than its own cause.
+        cause = (is_text and RECORDS[main.id].kind_of) or main.id
     is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
     certain = (
@@ -211,16 +214,6 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
     )
     first = min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
     return first if is_report(context) else None
-
-
-def named_cause(main: Finding, *, is_text: bool) -> str:
-    """The cause of an answer about a finding. In a text it is the more general cause that the
-    record names, and unknown for a symptom; on a probed machine every reading was taken, so a
-    symptom is the cause itself."""
-    record = RECORDS[main.id]
-    if is_text and record.symptom:
-        return UNKNOWN
-    return (is_text and record.kind_of) or main.id
 
 
 # --- how sure it is -------------------------------------------------------------------------------
