@@ -18,8 +18,6 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import folders_first
-from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import (
     CUDA_LIBRARY,
     FFMPEG,
@@ -324,11 +322,7 @@ CAUSES = (
                 means="torch's wheel brings this library for the same CUDA. It lies in "
                 "site-packages/nvidia, where torch looks for it and other packages do not.",
                 text="Let the package find torch's own library: import torch before it, or put "
-                "the folders of torch's libraries first",
-                # A notebook's cell cannot set a variable for the kernel that is already running.
-                commands=lambda context: (
-                    () if lender_of(context) else folders_first(context, "nvidia/*/lib")
-                ),
+                "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH",
             ),
             Message(
                 where=(_is_anothers,),

@@ -75,8 +75,11 @@ def diagnose(
     main = root or failure_without_cause(context, findings)
     if main is None:
         cause = OK if may_be_ok(context, fits) else UNKNOWN
+    elif is_text and RECORDS[main.id].symptom:
+        cause = UNKNOWN
     else:
-        cause = named_cause(main, is_text=is_text)
+        # On a probed machine every reading was taken, so a finding is no more than its own cause.
+        cause = (is_text and RECORDS[main.id].kind_of) or main.id
     is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
     certain = (
@@ -87,6 +90,7 @@ def diagnose(
         # On a probed machine, an error that the root does not explain leaves the answer open.
         and (is_text or not others)
     )
+    sure: Sureness = "certain" if certain else "likely"
     asks_first = asked_first(context, remaining, root, cause)
     reading = None
     if is_text and cause != OK and (asks_first or not (is_caused and certain)):
@@ -111,8 +115,8 @@ def diagnose(
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
         # An error that the root does not explain leaves the answer less sure as a whole.
-        confidence=sureness(certain and not others) if root and is_caused else None,
-        certainty=sureness(certain) if is_caused else None,
+        confidence=(sure if not others else "likely") if root and is_caused else None,
+        certainty=sure if is_caused else None,
         check=check,
         facts=facts_read(context),
         fit=fits,
@@ -211,12 +215,6 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
     return first if is_report(context) else None
 
 
-def named_cause(main: Finding, *, is_text: bool) -> str:
-    """The cause of an answer about a finding. In a text it is unknown for a symptom; on a probed
-    machine every reading was taken, so a symptom is the cause itself."""
-    return UNKNOWN if is_text and RECORDS[main.id].symptom else main.id
-
-
 # --- how sure it is -------------------------------------------------------------------------------
 
 
@@ -236,11 +234,6 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
     )
     holds = RECORDS[cause.id].certain_if
     return holds is not None and bool(holds(context)) and not only_a_person_says_it
-
-
-def sureness(is_proven: bool) -> Sureness:
-    """`certain` if the cause is proven, otherwise `likely`."""
-    return "certain" if is_proven else "likely"
 
 
 def asked_first(

@@ -183,16 +183,13 @@ def may_be_ok(context: RuleContext, fits: tuple[Fit, ...]) -> bool:
 
 def failure_is_open(context: RuleContext) -> bool:
     """Whether a text shows a failure, whatever its cause is."""
-    if events(context, "program-failed") and not ran_to_its_end(context):
+    # The last thing that such a text shows is a run that ended normally.
+    ran_to_its_end = bool(events(context, "run-finished"))
+    if events(context, "program-failed") and not ran_to_its_end:
         return True
     if events(context, *FAILURES) or torch_said_false(context.snapshot):
         return True
-    return not (ran_to_its_end(context) or says_nothing_else(context, *NO_STACK_OF_NVIDIA))
-
-
-def ran_to_its_end(context: RuleContext) -> bool:
-    """Whether the last thing that the text shows is a run that ended normally."""
-    return bool(events(context, "run-finished"))
+    return not (ran_to_its_end or says_nothing_else(context, *NO_STACK_OF_NVIDIA))
 
 
 def torch_said_false(machine: Snapshot) -> bool:

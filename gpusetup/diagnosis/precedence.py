@@ -47,20 +47,17 @@ def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     for error in _errors_in_order(findings):
         for finding_id in consequences(RECORDS[error.id]):
             explanation.setdefault(finding_id, error.id)
-    return tuple(
-        _explained_by(finding, explanation[finding.id]) if finding.id in explanation else finding
-        for finding in findings
-    )
-
-
-def _explained_by(finding: Finding, cause_id: str) -> Finding:
-    """The finding marked as a consequence of a cause, without commands."""
-    place = RECORDS[cause_id].place
-    fix = finding.fix and replace(finding.fix, commands=(), alternatives=())
-    # Without a GPU, even the text of the fix is wrong, because it assumes one.
-    if place and place[0] is Layer.NO_GPU:
-        fix = None
-    return replace(finding, explained_by=cause_id, fix=fix)
+    explained = []
+    for finding in findings:
+        if cause := explanation.get(finding.id):
+            fix, place = finding.fix, RECORDS[cause].place
+            # Without a GPU, even the text of the fix is wrong, because it assumes one.
+            is_wrong = place is not None and place[0] is Layer.NO_GPU
+            text_alone = fix and replace(fix, commands=(), alternatives=())
+            fix = None if is_wrong else text_alone
+            finding = replace(finding, explained_by=cause, fix=fix)
+        explained.append(finding)
+    return tuple(explained)
 
 
 def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:

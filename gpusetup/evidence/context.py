@@ -301,12 +301,6 @@ def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
     return tuple([one for one in context.snapshot.packages or () if normalised(one.name) == wanted])
 
 
-def releases_of_torch(context: RuleContext) -> frozenset[str]:
-    """The versions of torch in the sources, without the labels of their builds."""
-    versions = (reading.value or "" for reading in readings(context, "torch.version"))
-    return frozenset(version.partition("+")[0] for version in versions) - {""}
-
-
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
     """The readings of a subject, from all sources."""
     return tuple([one for one in context.snapshot.readings if one.subject == subject])

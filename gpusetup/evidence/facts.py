@@ -318,9 +318,6 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     searched = events(context, "gpu-unused", "no-hip-gpus", *looked_for)
     if torch_sees_none or searched:
         return ""
-    # A variable that names another target makes ROCm itself fail.
-    if target_is_overridden(context) and events(context, "program-failed"):
-        return ""
     return NO_COMPLAINT
 
 

@@ -161,9 +161,8 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     """Whether the variable hides every GPU: CUDA reports no device, or the variable's first entry
     names no GPU."""
     listed = gpus(context)
-    # A program that ran out of GPU memory had a GPU, whatever the variable contains now.
     if listed and all(gpu.visible is False for gpu in listed):
-        return not events(context, "out-of-memory")
+        return True
     first_entry = value.split(",")[0].strip()
     # `all` gives GPUs in NVIDIA_VISIBLE_DEVICES, but names none for CUDA. On a machine without an
     # NVIDIA GPU, such a value hides nothing.

@@ -29,7 +29,7 @@ from gpusetup.findings.message_rules import finding, is_only_set, of_gpus, seen,
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import DeviceNode, Event, Events, Gpu
+from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.shell import filled
 
 
@@ -58,20 +58,19 @@ def uvm_missing(context: RuleContext) -> Findings:
 def device_permission(context: RuleContext) -> Findings:
     """This user has no permission to open the device nodes."""
     messages = list(events(context, "device-permission"))
-    closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(node)]
+    # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
+    closed_nodes = [
+        node
+        for node in context.snapshot.devices or ()
+        if node.path.startswith("/dev/nvidia") and "caps" not in node.path
+        if False in (node.readable, node.writable)
+    ]
     # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
     for node in sorted(closed_nodes, key=lambda node: len(node.path)):
         text = f"{node.path} {node.mode or 'is closed'}"
         messages.append(shown(context, "devices", text, node=node.path))
     if messages:
         yield finding(context, "device-permission", messages)
-
-
-def _is_shut(node: DeviceNode) -> bool:
-    """Whether this user cannot open a device node."""
-    # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
-    is_a_gpus = node.path.startswith("/dev/nvidia") and "caps" not in node.path
-    return is_a_gpus and False in (node.readable, node.writable)
 
 
 INVALID_DEVICE = 101

@@ -63,7 +63,13 @@ def driver_missing(context: RuleContext) -> Findings:
     """There is an NVIDIA GPU, or a program that needs one, but no NVIDIA driver at all."""
     driver, has_gpu = context.driver, has_nvidia(context)
     # nouveau drives every GPU for which NVIDIA's driver was never installed.
-    messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
+    messages = events(context, "no-nvidia-driver", "nouveau-in-use", "smi-not-found")
+    # A program that needed CUDA did not find the driver's library.
+    messages += tuple(
+        event
+        for event in events(context, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
     driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
     is_ours = driver_belongs_here(context) or said_on_the_host(messages)
     if driver_runs or has_gpu is False or not is_ours:
@@ -88,17 +94,6 @@ def driver_missing(context: RuleContext) -> Findings:
 def said_on_the_host(messages: Iterable[Event]) -> bool:
     """Whether one of the messages comes from a container toolkit, which uses the host's driver."""
     return any(event.values.get("place") == "host" for event in messages)
-
-
-def _looked_in_vain(context: RuleContext) -> Events:
-    """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
-    library."""
-    messages = tuple(
-        event
-        for event in events(context, "library-missing", "cuda-lib-missing")
-        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
-    )
-    return (*messages, *events(context, "smi-not-found"))
 
 
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
@@ -168,10 +163,6 @@ def driver_too_old(context: RuleContext) -> Findings:
         for complaint, floor in zip(complaints, floors, strict=True)
         if not (version and floor) or _is_older(version, floor)
     ]
-    if complaints and not unmet:
-        # The driver is new enough for every message, so another library is meant: the record's
-        # `refuted_by` replaces this finding.
-        yield _too_old(context, TORCH_OR_PROGRAM, floors[0], complaints)
     named_floor = next((floor for _, floor in unmet if floor), None)
     floor = named_floor or _floor_of_torch(context, complaints)
     # Where torch computes, and on a Jetson, whose JetPack decides, the version proves nothing.

@@ -30,7 +30,7 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
-from gpusetup.model.finding import Evidence, Findings, Fix, Severity
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -141,12 +141,6 @@ def torch_cpu_build(context: RuleContext) -> Findings:
 def torch_in_words(context: RuleContext) -> str:
     """torch with its version if that is known: `torch 2.5.1`, otherwise `torch`."""
     return f"torch {context.torch.version or ''}".strip()
-
-
-def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    """The evidence that shows torch's version and backend."""
-    text = f"{torch_in_words(context)}, backend {context.torch.backend or 'unknown'}"
-    return (value_evidence(context, "torch.version", text),)
 
 
 def foreign_wheel(context: RuleContext) -> Findings:

@@ -17,14 +17,7 @@ from gpusetup.evidence.context import (
     on,
     whole_number,
 )
-from gpusetup.findings.message_rules import (
-    case_of,
-    finding,
-    fix_of,
-    marked,
-    of_gpus,
-    shown,
-)
+from gpusetup.findings.message_rules import finding, marked, of_gpus, shown
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
@@ -201,22 +194,20 @@ def device_faults(context: RuleContext) -> Findings:
             for event in messages
             if event.kind in XID_WORDS and event.values.get("number")
         ]
-        record = RECORDS[fault.cause]
-        case, _ = case_of(context, record, evidence)
-        fix = replace(fix_of(context, record, evidence), text=case.text)
-        actions = {gpu.recovery_action for gpu in faulty}
-        # A driver that recommends a reboot knows that a reset is not enough.
-        may_reset = fault.cause == "hardware-fault" and actions <= RESETS
-        if may_reset or fault.cause == "ecc-error":
-            fix = replace(fix, commands=_reset_commands(context, concerned))
-        yield finding(
+        found = finding(
             context,
             fault.cause,
             evidence,
-            fix=fix,
             who=gpu_naming.gpus_in_title(context, concerned) if is_named else "The GPU",
             what=", ".join(dict.fromkeys(xids)) or "the driver recommends a reset",
         )
+        actions = {gpu.recovery_action for gpu in faulty}
+        # A driver that recommends a reboot knows that a reset is not enough.
+        may_reset = fault.cause == "hardware-fault" and actions <= RESETS
+        if found.fix and (may_reset or fault.cause == "ecc-error"):
+            reset = _reset_commands(context, concerned)
+            found = replace(found, fix=replace(found.fix, commands=reset))
+        yield found
 
 
 XID_WORDS = {"xid": "Xid", "sxid": "SXid"}

@@ -24,9 +24,10 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     serving,
+    value_evidence,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.environment import torch_in_words, version_evidence
+from gpusetup.findings.environment import torch_in_words
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -58,7 +59,10 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
-        evidence=(*event_evidence(declared), *version_evidence(context)),
+        evidence=(
+            *event_evidence(declared),
+            value_evidence(context, "torch.version", torch_in_words(context)),
+        ),
         fix=OF_THE_HOST if declared and in_container(context) else paste.jetson_fix(context),
     )
 
@@ -80,7 +84,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     """The installed torch has no kernel for a visible GPU."""
     torch = context.torch
     messages = events(context, "gpu-not-in-wheel")
-    kernels = _capabilities(torch.kernels or ())
+    kernels = [Capability.parse(name) for name in readable(torch.kernels or ())]
     if messages:
         # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
@@ -119,11 +123,6 @@ def _program_beside_torch(context: RuleContext) -> str:
     if not is_beside_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
-
-
-def _capabilities(kernels: Iterable[str]) -> list[Capability]:
-    """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
-    return [Capability.parse(name) for name in readable(tuple(kernels))]
 
 
 def _seen(context: RuleContext) -> Events:

@@ -203,12 +203,6 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
     return () if on(context, "windows") else (paste.command(context, program, *words),)
 
 
-def _settings(context: RuleContext, words: list[str]) -> Lines:
-    """The commands that set variables given as `NAME=VALUE`."""
-    pairs = (word.partition("=") for word in words)
-    return tuple(paste.setting(context, name, value) for name, _, value in pairs)
-
-
 def _gpusetup(context: RuleContext, words: list[str]) -> Lines:
     """A command of gpusetup; `install` gets the words that the machine needs."""
     # A new environment has its own Python, so the target's options are left out.
@@ -221,7 +215,9 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
     "pip": lambda context, words: (paste.pip(context, *words),),
     "python": lambda context, words: (paste.command(context, paste.python(context), *words),),
     "gpusetup": _gpusetup,
-    "export": _settings,
+    "export": lambda context, words: tuple(
+        paste.setting(context, *word.split("=", 1)) for word in words
+    ),
     "package": lambda context, words: system_packages.system_package(context, words[0]),
     "unset": lambda context, words: paste.unset(context, words[0]),
 }

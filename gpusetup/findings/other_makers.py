@@ -32,7 +32,7 @@ from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
-from gpusetup.model.machine import Events, MakerStack
+from gpusetup.model.machine import MakerStack
 from gpusetup.model.versions import parsed
 
 OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("xe", "i915")}
@@ -214,19 +214,14 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     )
     # A card is quoted too, so not every quote may be an error.
     cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA[1:])
-    evidence = (*errors[:2], *cards, *errors[2:], *_what_is_there(context))
+    devices = context.snapshot.pci_devices or ()
+    on_bus = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in devices)
+    # A text that names its GPU but lists no devices has nothing more to show.
+    is_listed = devices or not is_report(context) or not (cards or errors)
+    listed = shown(context, "pci_devices", on_bus or "no NVIDIA GPU found") if is_listed else None
+    evidence = (*errors[:2], *cards, *errors[2:], *filter(None, [listed]))
     severity = Severity.NOTE if is_only_a_note else None
     yield finding(context, cause, evidence, fix=fix, severity=severity)
-
-
-def _what_is_there(context: RuleContext) -> Events:
-    """The devices on the bus, as evidence that no GPU is NVIDIA's; () for a text that names its GPU
-    but lists no devices."""
-    listed = context.snapshot.pci_devices
-    if is_report(context) and not listed and events(context, *LOOKED_FOR_CUDA):
-        return ()
-    devices = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in listed or ())
-    return (shown(context, "pci_devices", devices or "no NVIDIA GPU found"),)
 
 
 def _in_use(context: RuleContext) -> bool:

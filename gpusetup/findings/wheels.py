@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
-from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.wheels import USUAL_PYTHON
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
@@ -87,8 +86,6 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
-    if board_of(context.snapshot) and context.choice.build is None:
-        return paste.jetson_fix(context)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if context.choice.build is None and cause in ("no-wheel-for-platform", "glibc-too-old"):

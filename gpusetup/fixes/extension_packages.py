@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.evidence.command_values import is_a_version
-from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
-from gpusetup.model.shell import Lines, filled
+from gpusetup.model.shell import Lines
 
 NAMED_AS_MODULES = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
@@ -75,17 +75,3 @@ def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
         return rebuild_commands(context, fullest.values.get("module"))
 
     return way
-
-
-def folders_first(context: RuleContext, folder: str) -> Lines:
-    """The line that puts folders of site-packages first in LD_LIBRARY_PATH; () on Windows."""
-    if on(context, "windows"):
-        return ()
-    code = (
-        "import glob, sysconfig; "
-        f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
-    )
-    return (filled(FIRST, python=paste.python(context), code=code),)
-
-
-FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'

@@ -121,26 +121,22 @@ def for_amd(context: RuleContext) -> Fix:
         return build_for(context, AMD, target)
     if context.os.wsl:
         return ROCM_IN_WSL
+    if (finds_none or hip_ran) and on(context, "windows"):
+        return build_for(context, AMD, target)
     if finds_none or hip_ran:
-        return _reach_the_gpu(context, target)
+        return Fix(
+            text="The build is right, so see whether your user may use the GPU: `rocminfo` must "
+            "list it. If not, join the groups render and video. If /dev/kfd is missing, the kernel "
+            "has no amdgpu driver for this GPU (in a container: `--device /dev/kfd --device "
+            "/dev/dri`). Remove the variables that can hide the GPU "
+            f"({', '.join(AMD.masks)})",
+            commands=lines('sudo usermod -aG render,video "$USER"'),
+            needs_root=True,
+        )
     return Fix(
         text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
         "toolkit: a package asks for CUDA's own libraries. Install its build for ROCm, or turn "
         "off the option that needs it"
-    )
-
-
-def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
-    """What keeps a ROCm build from the GPU: the rights, the driver, a variable."""
-    if on(context, "windows"):
-        return build_for(context, AMD, target)
-    return Fix(
-        text="The build is right, so see whether your user may use the GPU: `rocminfo` must list "
-        "it. If not, join the groups render and video. If /dev/kfd is missing, the kernel has no "
-        "amdgpu driver for this GPU (in a container: `--device /dev/kfd --device /dev/dri`). "
-        f"Remove the variables that can hide the GPU ({', '.join(AMD.masks)})",
-        commands=lines('sudo usermod -aG render,video "$USER"'),
-        needs_root=True,
     )
 
 

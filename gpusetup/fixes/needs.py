@@ -17,8 +17,6 @@ from gpusetup.evidence.context import (
     RuleContext,
     events,
     is_report,
-    packages,
-    releases_of_torch,
 )
 from gpusetup.fixes import owners
 from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
@@ -55,8 +53,6 @@ SHOW_WHICH_TORCH = (
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
-TELL_THEM_APART = ("pin-pulls-torch", *INSTALLING, *SHOW_WHICH_TORCH)
-"""Events that show which of two named releases works, stays or does not matter."""
 
 
 def torch_that_is_there(context: RuleContext) -> str:
@@ -70,13 +66,6 @@ def torch_that_is_there(context: RuleContext) -> str:
         return torch.version or "no torch is installed"
     for event in events(context, "packaged-program", "hosted-notebook"):
         return f"the torch of {event.values.get('program') or event.values.get('service', '')}"
-    # If a program printed the build, that build runs. conda's `pytorch` together with pip's `torch`
-    # is a cause of its own.
-    may_be_either = len(releases_of_torch(context)) > 1 and not (
-        torch.backend or packages(context, "pytorch") or events(context, *TELL_THEM_APART)
-    )
-    if may_be_either:
-        return ""
     if torch.backend or torch.version:
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:
@@ -109,7 +98,7 @@ def python_of_the_program(context: RuleContext) -> str:
     """The Python of a program that comes with its environment; a command must name exactly this
     Python."""
     python = context.snapshot.python
-    if python.executable or python.manager or not owners.has_own_environment(context):
+    if python.executable or python.manager or not owners.named_owner(context, "program"):
         return python.executable or "no other environment is named"
     return ""
 

@@ -78,18 +78,13 @@ def has_a_scheduler(context: RuleContext) -> bool:
 # --- what a text shows ----------------------------------------------------------------------------
 
 
-def _named(context: RuleContext, owner: str) -> str:
+def named_owner(context: RuleContext, owner: str) -> str:
     """The name of the first owner of this kind in a text, or the kind if it has no name; "" if the
     text shows none."""
     for event in events(context, "environment-owner"):
         if event.values.get("owner") == owner:
             return event.values.get("name") or owner
     return ""
-
-
-def has_own_environment(context: RuleContext) -> bool:
-    """Whether a text is about a program that runs in an environment of its own."""
-    return bool(_named(context, "program"))
 
 
 def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
@@ -116,8 +111,12 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
     vendors = [event.values.get("image", "") for event in events(context, "vendor-image")]
-    name = _named(context, "image") or _named(context, "base-image") or next(iter(vendors), "")
-    if not name and _named(context, "maker-image"):
+    name = (
+        named_owner(context, "image")
+        or named_owner(context, "base-image")
+        or next(iter(vendors), "")
+    )
+    if not name and named_owner(context, "maker-image"):
         name = "of NVIDIA (its `a0` version of torch is on no index)"
     elif not name and in_container(context):
         is_of_image = SYSTEMS_FOLDER.match(context.torch.location or "")
@@ -164,7 +163,7 @@ USUAL_WAY = "update or reinstall it with its own menu or launcher, which chooses
 
 def _program(context: RuleContext) -> EnvironmentOwner | None:
     """A program whose start script makes its environment and installs its torch."""
-    name = _named(context, "program")
+    name = named_owner(context, "program")
     if not name:
         return None
     return EnvironmentOwner(

@@ -296,21 +296,16 @@ def jetson_fix(context: RuleContext) -> Fix:
     """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
     JetPack."""
     jetpack = jetpack_of(board_of(context.snapshot))
-    if jetpack is None:
-        return Fix(
-            text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
-            "first line of the command shows the release",
-            commands=lines("cat /etc/nv_tegra_release"),
-        )
     capabilities = (gpu.compute_capability for gpu in gpus(context))
-    if context.choice.build and runs_ordinary_wheels(jetpack, filter(None, capabilities)):
+    is_ordinary = jetpack and runs_ordinary_wheels(jetpack, filter(None, capabilities))
+    if jetpack and context.choice.build and is_ordinary:
         return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
-    if jetpack.wheels is None:
+    if jetpack is None or jetpack.wheels is None:
         return Fix(
-            text=f"{jetpack.name} is for Thor. On Orin, torch's wheels need {UNIFIED.name} or "
-            "newer: flash it with SDK Manager",
-            needs_root=True,
-            needs_reboot=True,
+            text="Install the torch wheel that NVIDIA publishes for this board's JetPack, whose "
+            "release the first line of the command shows. On Orin, torch's own wheels need "
+            f"{UNIFIED.name} or newer: flash it with SDK Manager",
+            commands=lines("cat /etc/nv_tegra_release"),
         )
     text = (
         f"NVIDIA's wheels for {jetpack.name} ({jetpack.wheels}) are for Python {jetpack.python}, "

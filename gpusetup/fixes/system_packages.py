@@ -37,9 +37,6 @@ FAMILIES_BY_NAME = (
 """The beginning of os-release's ID, or of a system's name in a text (a text may lack the ID) -> the
 family whose package commands work there."""
 
-IMAGE_SYSTEMS = "silverblue|kinoite|sericea|coreos"
-"""Words in the names of image-based systems, into which packages cannot be installed directly."""
-
 
 def linux_family(context: RuleContext) -> str | None:
     """The family of distributions whose package commands work on this machine; None if unknown.
@@ -49,8 +46,7 @@ def linux_family(context: RuleContext) -> str | None:
     """
     os = context.os
     is_other_system = not os.id and os.family not in (None, "linux")
-    is_image = re.search(IMAGE_SYSTEMS, os.name or "", re.I)
-    if is_other_system or is_image:
+    if is_other_system:
         return None
     names = (os.id, *os.like) if os.id else (os.name,)
     for name in names:
