@@ -126,6 +126,13 @@ PATTERNS = (
     FieldPattern("wanted.cuda", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     # `conda install pytorch pytorch-cuda=12.4`.
     FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
+    # uv's `Distribution `torch==2.5.1+cu124 @ registry+https://...` can't be installed`, `Because you
+    # require torch==2.5.1`, `your project depends on torch==2.5.1`.
+    FieldPattern("wanted.torch", "torch", r"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{[^}]{1,60}\})?==(\d[\d.]*\d)", USUAL),
+    # The build label in the same message.
+    FieldPattern("wanted.backend", "torch", rf"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{{[^}}]{{1,60}}\}})?==\d[\d.]*\d\+({LABEL})\b", USUAL),
+    # The index in uv's message, and those that pip uses, including configured ones.
+    FieldPattern("wanted.backend", ("registry+", "looking in indexes"), rf"(?:`torch==\S{{1,40}} @ registry\+|Looking in indexes: .{{0,400}}?)https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b", USUAL),
     # `pip install torch`, `conda create ... pytorch`.
     FieldPattern("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
     # Commands and files of a uv project: `uv sync`, `uv.lock`, `[tool.uv]`.
@@ -308,7 +315,8 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     "python.bits": int,
     # Wheel tags leave out the dot: 312.
     "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
-    "wanted.torch": "=={}".format,
+    # People who write 2.5 mean any release of it.
+    "wanted.torch": lambda version: f"=={version}" + ("" if version.count(".") >= 2 else ".*"),
     "torch.installer": lambda command: "pip" if "pip" in command else "conda",
     "torch.kernels": lambda words: " ".join(re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)),
     "os.libc": libc_of,
