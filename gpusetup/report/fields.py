@@ -185,6 +185,8 @@ PATTERNS = (
     FieldPattern("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     # `Jetson Orin Nano`, `on my Jetson.`
     FieldPattern("os.jetson", "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?!: ?[Nn]ot )(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
+    # A Jetson without the word "Jetson": `Orin NX`, or the driver `nvgpu`.
+    FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
     FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
     # `nvcc --version`: `Cuda compilation tools, release 12.4, V12.4.131`.
