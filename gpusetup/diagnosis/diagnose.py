@@ -79,7 +79,7 @@ def diagnose(
         cause = UNKNOWN
     else:
         # On a probed machine every reading was taken, so a finding is no more than its own cause.
-        cause = (is_text and RECORDS[main.id].kind_of) or main.id
+        cause = main.id
     is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
     certain = (

@@ -126,6 +126,13 @@ PATTERNS = (
     FieldPattern("wanted.cuda", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     # `conda install pytorch pytorch-cuda=12.4`.
     FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
+    # uv's `Distribution `torch==2.5.1+cu124 @ registry+https://...` can't be installed`, `Because you
+    # require torch==2.5.1`, `your project depends on torch==2.5.1`.
+    FieldPattern("wanted.torch", "torch", r"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{[^}]{1,60}\})?==(\d[\d.]*\d)", USUAL),
+    # The build label in the same message.
+    FieldPattern("wanted.backend", "torch", rf"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{{[^}}]{{1,60}}\}})?==\d[\d.]*\d\+({LABEL})\b", USUAL),
+    # The index in uv's message, and those that pip uses, including configured ones.
+    FieldPattern("wanted.backend", ("registry+", "looking in indexes"), rf"(?:`torch==\S{{1,40}} @ registry\+|Looking in indexes: .{{0,400}}?)https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b", USUAL),
     # `pip install torch`, `conda create ... pytorch`.
     FieldPattern("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
     # Commands and files of a uv project: `uv sync`, `uv.lock`, `[tool.uv]`.
@@ -136,12 +143,16 @@ PATTERNS = (
     FieldPattern("python.bits", "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
     # `(64-bit runtime)`, as .NET and transformers print it.
     FieldPattern("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
+    # `[GCC 11.4.0] on linux`, `sys.platform: win32`, uv's `You're on Linux`.
+    FieldPattern("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     # The portable ComfyUI, whose Python is always in the same folder.
     FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.
     FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese, Chinese and Russian.
     FieldPattern("os.family", ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
+    # Messages about Apple's Metal backend.
+    FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # `MacBook`, `M2 Max`.
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 ", "苹果", "蘋果", "アップル", "애플", "マックブック", "맥북", "макбук"), MAC, GUESS, value="macos"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
@@ -212,6 +223,8 @@ PATTERNS = (
     FieldPattern("driver.version", DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
     # `get_arch_list() contains sm_90`.
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
+    # conda's virtual package: `__cuda=12.4=0`.
+    FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # `kubectl get pods`, `0/3 nodes are available`.
     FieldPattern("container.kind", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}", USUAL, value="kubernetes"),
     # `podman run`.
@@ -224,6 +237,8 @@ PATTERNS = (
     FieldPattern("container.kind", ("singularity", "apptainer"), r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>", USUAL, value="singularity"),
     # `in an LXC container`.
     FieldPattern("container.kind", ("lxc",), r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b", HINT, value="lxc"),
+    # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
+    FieldPattern("container.kind", ("nvidia container", "nvcr.io", "container image", "outside"), r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b", HINT, value="docker"),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.
     FieldPattern("container.kind", ("docker container", "/workspace/", "/app/", "dist-packages/"), r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))", GUESS, value="docker"),
     # `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
@@ -310,7 +325,8 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     "python.bits": int,
     # Wheel tags leave out the dot: 312.
     "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
-    "wanted.torch": "=={}".format,
+    # People who write 2.5 mean any release of it.
+    "wanted.torch": lambda version: f"=={version}" + ("" if version.count(".") >= 2 else ".*"),
     "torch.installer": lambda command: "pip" if "pip" in command else "conda",
     "torch.kernels": lambda words: " ".join(re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)),
     "os.libc": libc_of,

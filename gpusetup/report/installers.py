@@ -4,14 +4,14 @@ not found."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -86,13 +86,6 @@ REQUIREMENT = lazy(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}[\w.+*,<>=!~-]{1,60})?)(?![\w-])(?: ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
-LOCKED_TORCH = (
-    # uv's `Distribution `torch==2.5.1+cu124 @ registry+https://...` can't be installed`.
-    lazy(rf"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?(?:\S{{0,16}} @ registry\+{INDEX.pattern})?"),
-    # uv's `Because you require torch==2.5.1`, `your project depends on torch==2.5.1`.
-    lazy(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?"),
-)  # fmt: skip
-"""Patterns for the version of torch that uv could not install or resolve."""
 MAX_VERSIONS_CHARACTERS = 900
 """At most this many characters are kept of pip's list of versions, which may have hundreds of
 entries."""
@@ -115,21 +108,9 @@ def request_claims(text: Text) -> Facts:
             command = OUTPUT_STARTS.split(match[0])[0]
             if "torch" in command:
                 yield from pin_claims(command, source, USUAL)
-                yield from index_claims(INDEX.search(command), source)
-    # pip prints all indexes that it uses, including configured ones.
-    if "looking in indexes" in text.low:
-        yield from index_claims(INDEX.search(text.flat), "pip")
-    for pattern in LOCKED_TORCH:
-        if locked := pattern.search(text.flat[:CHARACTERS_READ]):
-            source = text.source(locked.start())
-            yield from claims_of_pin(locked.groupdict(), source, USUAL)
-            yield from index_claims(INDEX.search(locked[0]), source)
-
-
-def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
-    """A claim for the build label in the URL of one of PyTorch's own indexes."""
-    if index:
-        yield Claim("wanted.backend", index[1], source)
+                # The build label in the URL of one of PyTorch's own indexes.
+                if index := INDEX.search(command):
+                    yield Claim("wanted.backend", index[1], source)
 
 
 def refusals(text: Text) -> Facts:
@@ -163,25 +144,20 @@ def refusals(text: Text) -> Facts:
                 yield from pin_claims(requirement, text.source(start), SURE)
 
 
-def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
-    """Claims for the version of torch, or else of torchvision or torchaudio, that the words pin."""
-    if pin := PIN.search(words) or COMPANION_PIN.search(words):
-        yield from claims_of_pin(pin.groupdict(), source, trust)
-
-
-def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Iterator[Claim]:
-    """The version and build that a pin requests: `torch==2.5.1+cu124` requests both; conda's
-    `torch=2.5` means any release of 2.5.
-
-    `pin` has the key `version` and, if the pattern has these groups, `op`, `label` and `companion`.
-    """
-    version, operator = pin["version"] or "", pin.get("op") or "=="
+def pin_claims(words: str, source: str, trust: int) -> Facts:
+    """The version and build of torch, or else of torchvision or torchaudio, that the words pin:
+    `torch==2.5.1+cu124` requests both; conda's `torch=2.5` means any release of 2.5."""
+    pin = PIN.search(words) or COMPANION_PIN.search(words)
+    if pin is None:
+        return
+    groups = pin.groupdict()
+    version, operator = pin["version"], groups.get("op") or "=="
     is_whole = version.count(".") >= 2 or "*" in version
     # To pip, `torch==2.5` means 2.5.0, but people who write it mean any release of 2.5.
     if operator == "=" or (operator == "==" and not is_whole):
         operator, version = "==", f"{version.removesuffix('.*')}.*"
-    companion = pin.get("companion") or ""
+    companion = groups.get("companion") or ""
     subject = "wanted.companion" if companion else "wanted.torch"
     yield Claim(subject, f"{companion}{operator}{version}", source, trust)
-    if label := pin.get("label"):
+    if label := pin["label"]:
         yield Claim("wanted.backend", label, source, trust)

@@ -149,8 +149,8 @@ def statements(text: Text) -> Facts:
         source = line_source([*prose][words.count("\n", 0, match.start())])
         groups = {name.rstrip("_"): said for name, said in match.groupdict().items() if said}
         values = {**statement.values, **groups}
-        quoted = match[0][:SHOWN_CHARACTERS]
-        yield Event(kind=statement.kind, values=values, source=source, text=quoted)
+        quote = match[0][:SHOWN_CHARACTERS]
+        yield Event(kind=statement.kind, values=values, source=source, text=quote)
 
 
 # --- another card ---------------------------------------------------------------

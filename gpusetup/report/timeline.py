@@ -2,8 +2,8 @@
 the last success.
 
 A failure is an exception, or a line that a program marks as its error. Something that is missing and
-a mistake that does not name the GPU stack are the program's own. For all others the text does not
-tell the cause.
+errors whose message does not name the GPU stack are the program's own. For all others the text does
+not tell the cause.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ NOTICE = lazy(
 """Lines of the kernel, notices after which the program goes on, and lines in which a program reports
 that another process failed."""
 # `KeyError: 'train'`, `error: unrecognized arguments: --x`.
-OWN_MISTAKE = lazy(
-    r"\b(?:Key|Index|Name|Type|Attribute|Value|Syntax|Unicode\w{2}code|JSONDecode|FileNotFound)Error: "
-    r"|unrecognized arguments"
+SAYS_AN_ERROR = lazy(
+    r"(?:\b[A-Z]\w{0,40}(?:Error|Exception)|\b[Ee]rror|\bERROR|\b[Ff]atal)\]?:? \S"
 )
-"""Errors that are the program's own mistake, unless they name a part of the GPU stack."""
-GPU_STACK_WORD = lazy(
-    r"cu(?:da|dnn|blas)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|\.so\b|\bdll\b|symbol|kernel|memory"
-    r"|flash_attn|\b_C\b|torch(?:vision|audio)|xformers|bitsandbytes|_inductor|_dynamo|capabilit|\barch\b|\bdevices?\b(?! argument)|backend",
+NOT_OWN = lazy(
+    r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
+    r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
+    r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|metadata-generation|subprocess-exited|failed to build|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'"
+    r"|fail(?:ed|ure) to (?:start|load|import|init|launch|run)|initiali[sz]|\bdied\b|worker|process\b|unknown|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|unhandled|fault|failed$",
     re.I,
 )
-"""Words of a failure that may come from the GPU stack."""
+"""Words of a failure that may come from the GPU stack, or that only passes on another error. Without
+them, an error is the program's own."""
 # `No module named 'x'`, `cannot find -lx`, `libx.so: cannot open shared object file`.
 SAYS_MISSING = lazy(
     r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
@@ -107,7 +108,7 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     if missing:
         values["needs"] = "yes"
     # What is missing is named, so it is no sign of a GPU stack that fails.
-    if missing or (OWN_MISTAKE.search(line) and not GPU_STACK_WORD.search(line)):
+    if missing or (SAYS_AN_ERROR.search(line) and not NOT_OWN.search(line)):
         values["own"] = "yes"
     return Event(kind="program-failed", values=values, source=source, text=line[:SHOWN_CHARACTERS])
 
