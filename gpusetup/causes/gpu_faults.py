@@ -13,8 +13,6 @@ from gpusetup.messages.fragments import BUS, CAPABILITY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
-BUG_REPORT = ("sudo nvidia-bug-report.sh",)
-
 FIRMWARE_STATUS = (
     r"NVRM: .{0,40}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30}).{0,160}?"
     r"\bstatus[ =]0x0{0,6}"
@@ -22,14 +20,6 @@ FIRMWARE_STATUS = (
 """A failed call to the GPU's firmware, up to the last digits of its status code."""
 
 GPU = r"GPU (?P<gpu>\d{1,3})"
-
-NO_NVIDIA_GPU = (
-    r"\b(?:do not|don['\u2019]?t|doesn['\u2019]?t|does not) (?:have|own) an? (?:NVIDIA |dedicated |CUDA )*(?:GPU|graphics card|card)\b"
-    r"|\b(?:VPS|VM|server|machine|laptop|PC|computer|host) (?:without an?|without|with no) (?:NVIDIA )?(?:GPU|graphics card)\b"
-    r"|\b(?:there is )?no (?:NVIDIA )?GPU (?:in|on) (?:this|the|my) (?:machine|server|laptop|PC|computer|host)\b"
-    r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
-)
-"""What people say of a machine without an NVIDIA GPU."""
 
 CAUSES = (
     Cause(
@@ -92,7 +82,7 @@ CAUSES = (
         "have the GPU replaced",
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
-        look=BUG_REPORT,
+        look=("sudo nvidia-bug-report.sh",),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
@@ -216,7 +206,6 @@ CAUSES = (
         asks=(alike.ON_THE_BUS,),
         says=(
             says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
-            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b", example="I don't have an NVIDIA GPU, how do I install this?"),
         ),
     ),
 )  # fmt: skip

@@ -58,11 +58,6 @@ def row(
     )
 
 
-def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[MessageRow, ...]:
-    """Message rows with the same kind, values and `unless`, one for each pattern."""
-    return tuple([row(kind, pattern, unless=unless, **values) for pattern in patterns])
-
-
 def says(
     pattern: str, *needles: str, unless: str = "", example: str = "", **values: str
 ) -> MessageRow:
