@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS, CAPABILITY
@@ -130,25 +130,9 @@ CAUSES = (
         title="{who}: NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
-        "first). If they stay inactive, check the bridge between the cards, their seating and the "
+        "first; `nvidia-smi -q | grep -A 12 Fabric` shows its state). If they stay inactive, check the bridge between the cards, their seating and the "
         "board",
-        cases=(
-            Message(
-                # Source: NVML API reference, nvmlGpuFabricInfoV; "Fabric Manager User Guide".
-                having={"fabric": ""},
-                title="The NVSwitch fabric is not healthy on {who}",
-                text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric "
-                "Manager, then reset all GPUs of the board (`sudo nvidia-smi -r`). If the fault "
-                "remains, have the board examined",
-                commands=("sudo systemctl restart nvidia-fabricmanager",),
-                look=("nvidia-smi -q | grep -A 12 Fabric",),
-            ),
-        ),
         explains=("nccl-error",),
-        says=(
-            # The block Health of `nvidia-smi -q`.
-            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True", fabric="unhealthy"),
-        ),
         formerly=("fabric-unhealthy",),
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),

@@ -283,17 +283,6 @@ def nvlink_degraded(context: RuleContext) -> Findings:
         yield of_gpus(context, "nvlink-degraded", lacking, *fields, weak=works_in_part)
 
 
-def fabric_unhealthy(context: RuleContext) -> Findings:
-    """GPUs that could not register with the NVSwitch fabric."""
-    failed = [
-        gpu
-        for gpu in gpus(context)
-        if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
-    ]
-    if failed:
-        yield of_gpus(context, "nvlink-degraded", failed, "fabric_status", fabric="unhealthy")
-
-
 RULES = (
     power_thermal_throttle,
     pcie_degraded,
@@ -301,5 +290,4 @@ RULES = (
     too_old,
     device_faults,
     nvlink_degraded,
-    fabric_unhealthy,
 )

@@ -91,7 +91,6 @@ ROWS = (
     # `Out of bounds values : 0 OK` … `# Avg bus bandwidth`.
     row("gpu-computes", r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)"),
     row("gpu-computes", r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth"),
-    row("gpu-computes", r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)"),
     row("gpu-computes", r"deviceQuery.{0,300}?Result = PASS"),
     row("ran-first", r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\||\bafter (?:about |~ ?)?\d[\d,.]*k? (?:hours?|minutes|days|steps|iterations|epochs?)\b", "loss", "after ", "epoch", example="after 3 hours"),
 )  # fmt: skip

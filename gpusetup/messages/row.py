@@ -125,14 +125,6 @@ class MessageMatch(NamedTuple):
     end: int
     values: dict[str, str]
 
-    def moved_by(self, offset: int) -> MessageMatch:
-        """The same place with its positions increased by `offset`."""
-        return MessageMatch(
-            start=self.start + offset,
-            end=self.end + offset,
-            values=self.values,
-        )
-
 
 def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
     """The places in a piece of text where a row's message occurs."""
