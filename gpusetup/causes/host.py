@@ -182,8 +182,7 @@ CAUSES = (
             ),
             Message(
                 having={"engine": "vLLM|SGLang"},
-                title="The share of the GPU's memory that {engine} uses does not suffice, or is "
-                "not free",
+                title="The share of the GPU's memory that {engine} uses is too small or not free",
                 text="Lower the context length or the number of requests (vLLM: "
                 "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
                 "`--max-running-requests`). If no other program uses the GPU, let the server use "
