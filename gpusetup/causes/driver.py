@@ -168,25 +168,13 @@ CAUSES = (
         "(NVML or libcuda) may crash, hang or return an error. A container may have lost its "
         "devices.",
         text="Reboot. If the error remains, reinstall the driver. If the driver only takes long to "
-        "start its GPUs, let doctor wait longer (`--timeout 120`)",
+        "start its GPUs, let doctor wait longer (`--timeout 120`). Until the reboot, "
+        "CUDA_VISIBLE_DEVICES can exclude a single GPU that does not respond",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
-        explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
-        formerly=("driver-slow", "nvml-init-failed"),
-    ),
-    Cause(
-        "gpu-does-not-answer",
-        title="{gpu} does not respond properly",
-        means="The driver lists the GPU but cannot read it, or reads impossible values, or CUDA could not start it and ignores it.",
-        text="Reboot the machine (for a container, reboot its host). Before the reboot, you can exclude this GPU with "
-        "CUDA_VISIBLE_DEVICES",
-        symptom=True,
-        look=(alike.KERNEL_LOG,),
-        commands=("sudo reboot",),
-        formerly=("cuda-misses-gpu",),
-        plain="A GPU does not respond properly",
+        formerly=("driver-slow", "nvml-init-failed", "gpu-does-not-answer", "cuda-misses-gpu"),
     ),
     Cause(
         "nvml-mismatch",
@@ -203,7 +191,7 @@ CAUSES = (
         "a reboot changes nothing, reinstall the driver",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
-            "driver-does-not-answer", "gpu-does-not-answer",
+            "driver-does-not-answer",
             "forward-compat-unsupported", "libcuda-driver-mismatch",
         ),
         commands=("sudo reboot",),

@@ -114,7 +114,14 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version. If that is unknown, the fix shows the
     command that prints it."""
     cuda = cuda_needed(context.torch) or ""
-    commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
+    minor = ".".join(cuda.split(".")[:2])
+    commands: Lines = ()
+    # conda installs the toolkit without root rights.
+    if is_a_version(minor) and "conda" in (context.installer, context.snapshot.python.manager):
+        home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
+        commands = (*lines(f"conda install -y -c nvidia cuda-toolkit={minor}"), *home)
+    elif is_a_version(minor):
+        commands = (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
     question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
     return Fix(text=sentence, commands=commands, looks=() if cuda else question)
@@ -125,17 +132,6 @@ def _only_a_shell_looked(context: RuleContext) -> bool:
     missing = events(context, "cuda-toolkit-missing")
     is_of_a_build = context.snapshot.failing.stage == "build"
     return not is_of_a_build and all(event.values.get("who") == "shell" for event in missing)
-
-
-def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """The commands that set the variable which tells builds where the toolkit of one CUDA version
-    is; in conda's environments, they also install it."""
-    if not is_a_version(minor):
-        return ()
-    if "conda" in (context.installer, context.snapshot.python.manager):
-        home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
-        return (*lines(f"conda install -y -c nvidia cuda-toolkit={minor}"), *home)
-    return (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
 
 
 CAUSES = (

@@ -6,14 +6,12 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS, CAPABILITY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
-
-BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 FIRMWARE_STATUS = (
     r"NVRM: .{0,40}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30}).{0,160}?"
@@ -22,14 +20,6 @@ FIRMWARE_STATUS = (
 """A failed call to the GPU's firmware, up to the last digits of its status code."""
 
 GPU = r"GPU (?P<gpu>\d{1,3})"
-
-NO_NVIDIA_GPU = (
-    r"\b(?:do not|don['\u2019]?t|doesn['\u2019]?t|does not) (?:have|own) an? (?:NVIDIA |dedicated |CUDA )*(?:GPU|graphics card|card)\b"
-    r"|\b(?:VPS|VM|server|machine|laptop|PC|computer|host) (?:without an?|without|with no) (?:NVIDIA )?(?:GPU|graphics card)\b"
-    r"|\b(?:there is )?no (?:NVIDIA )?GPU (?:in|on) (?:this|the|my) (?:machine|server|laptop|PC|computer|host)\b"
-    r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
-)
-"""What people say of a machine without an NVIDIA GPU."""
 
 CAUSES = (
     Cause(
@@ -92,7 +82,7 @@ CAUSES = (
         "have the GPU replaced",
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
-        look=BUG_REPORT,
+        look=("sudo nvidia-bug-report.sh",),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
@@ -140,25 +130,9 @@ CAUSES = (
         title="{who}: NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
-        "first). If they stay inactive, check the bridge between the cards, their seating and the "
+        "first; `nvidia-smi -q | grep -A 12 Fabric` shows its state). If they stay inactive, check the bridge between the cards, their seating and the "
         "board",
-        cases=(
-            Message(
-                # Source: NVML API reference, nvmlGpuFabricInfoV; "Fabric Manager User Guide".
-                having={"fabric": ""},
-                title="The NVSwitch fabric is not healthy on {who}",
-                text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric "
-                "Manager, then reset all GPUs of the board (`sudo nvidia-smi -r`). If the fault "
-                "remains, have the board examined",
-                commands=("sudo systemctl restart nvidia-fabricmanager",),
-                look=("nvidia-smi -q | grep -A 12 Fabric",),
-            ),
-        ),
         explains=("nccl-error",),
-        says=(
-            # The block Health of `nvidia-smi -q`.
-            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True", fabric="unhealthy"),
-        ),
         formerly=("fabric-unhealthy",),
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
@@ -216,7 +190,6 @@ CAUSES = (
         asks=(alike.ON_THE_BUS,),
         says=(
             says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
-            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b", example="I don't have an NVIDIA GPU, how do I install this?"),
         ),
     ),
 )  # fmt: skip

@@ -18,15 +18,12 @@ SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWr
 """Words for other places that can be full: shared memory, or the disk to which a program writes its
 checkpoints."""
 
-INSTALL_BYTES = 8 * GIB
-"""The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
-2.9 on Linux)."""
-
-
-def needed(disk: Disk) -> int:
-    """The bytes that an install needs on a disk. /tmp needs less, because wheels are unpacked next
-    to their target."""
-    return {"site-packages": INSTALL_BYTES, "tmp": GIB}.get(disk.subject, INSTALL_BYTES // 2)
+NEEDED_BYTES = {"site-packages": 8 * GIB, "tmp": GIB}
+"""The folder of an install -> the disk space that a CUDA build of torch needs there: 3 GiB for the
+wheels and 5 GiB unpacked (torch 2.9 on Linux). Wheels are unpacked next to their target, so /tmp
+needs less."""
+CACHE_BYTES = 4 * GIB
+"""The disk space that the installer's cache needs."""
 
 
 def short_disks(context: RuleContext) -> tuple[Disk, ...]:
@@ -34,7 +31,8 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     return tuple(
         disk
         for disk in context.snapshot.disks
-        if disk.free_bytes is not None and disk.free_bytes < needed(disk)
+        if disk.free_bytes is not None
+        and disk.free_bytes < NEEDED_BYTES.get(disk.subject, CACHE_BYTES)
     )
 
 
@@ -184,8 +182,7 @@ CAUSES = (
             ),
             Message(
                 having={"engine": "vLLM|SGLang"},
-                title="The share of the GPU's memory that {engine} uses does not suffice, or is "
-                "not free",
+                title="The share of the GPU's memory that {engine} uses is too small or not free",
                 text="Lower the context length or the number of requests (vLLM: "
                 "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
                 "`--max-running-requests`). If no other program uses the GPU, let the server use "

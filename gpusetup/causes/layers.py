@@ -83,7 +83,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.PROCESS: (*NO_INIT, *BROKEN_TORCH, *NO_TORCH),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT, "driver-does-not-answer", "gpu-does-not-answer",
+        *NO_INIT, "driver-does-not-answer",
         "container-hook-failed", "gpu-init-failed", "cuda-library-error", "cuda-program-error",
         "nccl-error",
     ),
@@ -117,7 +117,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.DRIVER: (
         "hybrid-gpu-off", "secure-boot-rejected", "driver-missing",
         "driver-not-loaded", "nvml-mismatch", "gpu-init-failed",
-        "libcuda-missing", "driver-does-not-answer", "gpu-does-not-answer",
+        "libcuda-missing", "driver-does-not-answer",
         "container-hook-failed",
     ),
     Layer.READINESS: (

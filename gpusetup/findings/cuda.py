@@ -326,13 +326,14 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
             continue
         is_nvmls = values.get("asked") == "nvml"
         nvml_code = whole_number(values.get("code")) if is_nvmls else None
-        cause = NVML.get(nvml_code or 0, "gpu-does-not-answer")
+        cause = NVML.get(nvml_code or 0, "driver-does-not-answer")
+        values |= {"asked": gpu, "problem": "it does not respond properly"}
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
     for event in () if context.other_host else events(context, "cuda-misses-gpu"):
-        values = {**event.values, "gpu": named_gpu(event)}
-        yield finding(context, "gpu-does-not-answer", (replace(event, values=values),))
+        values = {"asked": named_gpu(event), "problem": "CUDA leaves it out"}
+        yield finding(context, "driver-does-not-answer", (replace(event, values=values),))
 
 
 MEASURED = {"temperature_celsius", "power_watts"}

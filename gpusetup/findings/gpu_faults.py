@@ -255,9 +255,8 @@ def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
 
 
 def nvlink_degraded(context: RuleContext) -> Findings:
-    """GPUs with fewer active NVLinks than the best GPU of their model in this machine, and GPUs
-    that could not register with the NVSwitch fabric."""
-    cause, listed = "nvlink-degraded", gpus(context)
+    """GPUs with fewer active NVLinks than the best GPU of their model in this machine."""
+    listed = gpus(context)
     best = {gpu.name: 0 for gpu in listed}
     for gpu in listed:
         best[gpu.name] = max(best[gpu.name], gpu.nvlinks_active or 0)
@@ -267,14 +266,7 @@ def nvlink_degraded(context: RuleContext) -> Findings:
     if lacking:
         # If another GPU has a working link, NVLink may be partly usable.
         fields = ("nvlinks_active", "nvlinks_inactive")
-        yield of_gpus(context, cause, lacking, *fields, weak=any(best.values()))
-    failed = [
-        gpu
-        for gpu in listed
-        if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
-    ]
-    if failed:
-        yield of_gpus(context, cause, failed, "fabric_status", fabric="unhealthy")
+        yield of_gpus(context, "nvlink-degraded", lacking, *fields, weak=any(best.values()))
 
 
 RULES = (

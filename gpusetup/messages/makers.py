@@ -6,7 +6,7 @@ device selection, Metal's assertions, DPC++' runtime, bitsandbytes' cextension.p
 
 from __future__ import annotations
 
-from gpusetup.messages.row import row, rows
+from gpusetup.messages.row import row
 
 AMDS = r"lib(?:amdhip64|amd_comgr|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc(?:blas|fft|rand|solver|sparse|tracer64|tx64|m_smi64|profiler[\w-]*)|rccl|MIOpen|hsa-runtime64)"
 """ROCm's libraries."""
@@ -17,6 +17,9 @@ LEVEL_ZEROS = r"lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
 """Words that name an NVIDIA card, but not the NVIDIA driver, which torch's messages mention on
 every machine."""
+
+WITHOUT_MPS = r"\bbuilt\b\W{0,12}(?:(?:is|returns?) )?False\b|not (?:built|compiled) with MPS"
+"""Words beside an MPS that is not available, because torch was built without it."""
 
 IN_USE = row(
     "backend-runs",
@@ -33,111 +36,73 @@ text is about something else. A refusal that names the device shows nothing."""
 
 ROWS = (
     IN_USE,
-    *rows(
-        "no-hip-gpus",
-        r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
-        r"not (?:a )?member of \W?(?:render|video)\W? group",
-        # docker looks for a device on the host before it starts: without amdgpu, there is none.
-        r"error gathering device information while adding custom device ['\"\\]*/dev/kfd",
-        "hiperrornodevice",
-        "no rocm-capable device is detected",
-        r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
-        "rock module is not loaded",
-        why="devices",
-    ),
+    row("no-hip-gpus", r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)", why="devices"),
+    row("no-hip-gpus", r"not (?:a )?member of \W?(?:render|video)\W? group", why="devices"),
+    # docker looks for a device on the host before it starts: without amdgpu, there is none.
+    row("no-hip-gpus", r"error gathering device information while adding custom device ['\"\\]*/dev/kfd", why="devices"),
+    row("no-hip-gpus", "hiperrornodevice", why="devices"),
+    row("no-hip-gpus", "no rocm-capable device is detected", why="devices"),
+    row("no-hip-gpus", r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found", why="devices"),
+    row("no-hip-gpus", "rock module is not loaded", why="devices"),
     # rocminfo's list of agents.
-    *rows(
-        "rocm-lists-gpu",
-        r"\bDevice Type: GPU\b",
-        r"\bName: gfx\d{3,4}[a-f]?\b",
-    ),
+    row("rocm-lists-gpu", r"\bDevice Type: GPU\b"),
+    row("rocm-lists-gpu", r"\bName: gfx\d{3,4}[a-f]?\b"),
     # `Iris Xe`, `UHD Graphics 770`: graphics of a processor.
     row("foreign-gpu", r"\b(?:Intel(?:\(R\))? )?(?:Iris(?:\(R\))? (?:Xe|Plus|Pro)|U?HD Graphics)\b", unless=OTHER_CARDS, vendor="intel", name="integrated graphics"),
-    *rows(
-        "foreign-gpu",
-        r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
-        r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
-        r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ComfyUI-Zluda|stable-diffusion-webui-amdgpu|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
-        r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
-        "runtimeerror: hip error",
-        r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
-        vendor="amd",
-    ),
+    row("foreign-gpu", r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout", vendor="amd"),
+    row("foreign-gpu", r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm", vendor="amd"),
+    row("foreign-gpu", r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ComfyUI-Zluda|stable-diffusion-webui-amdgpu|--use-zluda|\.zluda\b|zluda_\w{2,12}\b", vendor="amd"),
+    row("foreign-gpu", r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported", vendor="amd"),
+    row("foreign-gpu", "runtimeerror: hip error", vendor="amd"),
+    row("foreign-gpu", r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)", vendor="amd"),
     # `intelanalytics/ipex-llm-xpu`: an image that is made for Intel's GPUs only.
     row("foreign-gpu", r"(?<![\w./-])(?:intelanalytics|intel)/[\w.-]{0,40}(?:ipex|xpu|intel-extension-for-pytorch)[\w.-]{0,40}", "intelanalytics/", "intel/", unless=OTHER_CARDS, vendor="intel", name="Intel GPU"),
-    *rows(
-        "no-hip-gpus",
-        r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
-        rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
-        why="driver",
-    ),
+    row("no-hip-gpus", r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll", why="driver"),
+    row("no-hip-gpus", rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)", why="driver"),
     # HIP error: invalid device function on gfx1036
-    *rows(
-        "hip-kernel-missing",
-        # llama.cpp prints CUDA's name for HIP.
-        r"\bfound [1-9]\d? ROCm devices.{0,2000}?CUDA error: invalid device function",
-        r"\bROCm error: (?:device kernel image is invalid|invalid device function|no kernel image)",
-        # A single target. A list names the targets that a library was built for.
-        r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?",
-        r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
-        "hiperrornobinaryforgpu",
-        "hiperrorinvaliddevicefunction",
-        "hsa_status_error_invalid_isa",
-        # ollama's message that the ROCm it includes has no library for the GPU.
-        r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
-        what="kernel",
-    ),
-    *rows(
-        "no-xpu",
-        r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-        "failed to initialize xpu devices",
-        r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
-        rf"\b(?P<library>{LEVEL_ZEROS}\.so[.\d]*): cannot ",
-        r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
-        "no device of requested type available",
-        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
-        r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
-        # torch.xpu.device_count() 0
-        r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available\(\)[\"'`)]{0,3}\W{0,6}(?:is\W{1,3}|returns? )?False\b",
-        r"\bNo XPU devices? (?:are|is) available",
-        # `/x/venv/bin/python 2.7.1+xpu False`, the answer to doctor's own question.
-        r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b",
-        why="driver",
-    ),
-    *rows(
-        "no-xpu",
-        r"Required aspect fp64 is not supported",
-        r"\b(?:Double type|double[- ]precision|fp64|float64) (?:is )?not supported (?:on|by) (?:this|the) (?:platform|device|GPU)",
-        why="float64",
-    ),
+    # llama.cpp prints CUDA's name for HIP.
+    row("hip-kernel-missing", r"\bfound [1-9]\d? ROCm devices.{0,2000}?CUDA error: invalid device function", what="kernel"),
+    row("hip-kernel-missing", r"\bROCm error: (?:device kernel image is invalid|invalid device function|no kernel image)", what="kernel"),
+    # A single target. A list names the targets that a library was built for.
+    row("hip-kernel-missing", r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?", what="kernel"),
+    row("hip-kernel-missing", r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?", what="kernel"),
+    row("hip-kernel-missing", "hiperrornobinaryforgpu", what="kernel"),
+    row("hip-kernel-missing", "hiperrorinvaliddevicefunction", what="kernel"),
+    row("hip-kernel-missing", "hsa_status_error_invalid_isa", what="kernel"),
+    # ollama's message that the ROCm it includes has no library for the GPU.
+    row("hip-kernel-missing", r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)", what="kernel"),
+    row("no-xpu", r"\[GPU\] Can't get \w{4,30} property as no supported devices found", why="driver"),
+    row("no-xpu", "failed to initialize xpu devices", why="driver"),
+    row("no-xpu", r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})", why="driver"),
+    row("no-xpu", rf"\b(?P<library>{LEVEL_ZEROS}\.so[.\d]*): cannot ", why="driver"),
+    row("no-xpu", r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)", why="driver"),
+    row("no-xpu", "no device of requested type available", why="driver"),
+    row("no-xpu", r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)", why="driver"),
+    row("no-xpu", r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST", why="driver"),
+    # torch.xpu.device_count() 0
+    row("no-xpu", r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available\(\)[\"'`)]{0,3}\W{0,6}(?:is\W{1,3}|returns? )?False\b", why="driver"),
+    row("no-xpu", r"\bNo XPU devices? (?:are|is) available", why="driver"),
+    # `/x/venv/bin/python 2.7.1+xpu False`, the answer to doctor's own question.
+    row("no-xpu", r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b", why="driver"),
+    row("no-xpu", r"Required aspect fp64 is not supported", why="float64"),
+    row("no-xpu", r"\b(?:Double type|double[- ]precision|fp64|float64) (?:is )?not supported (?:on|by) (?:this|the) (?:platform|device|GPU)", why="float64"),
     # MPS built: True, MPS available: False
-    *rows(
-        "mps-lacks",
-        r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?built\b.{0,24}?\bTrue\b.{0,200}?\b(?:is_)?available\b.{0,24}?\bFalse\b",
-        r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?available\b.{0,24}?\bFalse\b.{0,200}?\b(?:is_)?built\b.{0,24}?\bTrue\b",
-        r"\bmps\.is_available\(\)\W{0,8}(?:(?:is|returns?|prints?)\W{1,4})?False\b",
-        unless=r"\bbuilt\b\W{0,12}(?:(?:is|returns?) )?False\b|not (?:built|compiled) with MPS", why="metal",
-    ),
+    row("mps-lacks", r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?built\b.{0,24}?\bTrue\b.{0,200}?\b(?:is_)?available\b.{0,24}?\bFalse\b", unless=WITHOUT_MPS, why="metal"),
+    row("mps-lacks", r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?available\b.{0,24}?\bFalse\b.{0,200}?\b(?:is_)?built\b.{0,24}?\bTrue\b", unless=WITHOUT_MPS, why="metal"),
+    row("mps-lacks", r"\bmps\.is_available\(\)\W{0,8}(?:(?:is|returns?|prints?)\W{1,4})?False\b", unless=WITHOUT_MPS, why="metal"),
     row("mps-lacks", r"MPS backend is supported on [Mm]acOS \d{1,2}(?:\.\d{1,2})?", why="metal"),
     # torch's own refusals of a type or of an operation
-    *rows(
-        "mps-lacks",
-        r"\bMPS framework doesn't support float64|\bMPS float64|Cannot convert a MPS Tensor to float64",
-        r"BFloat16 is not supported on MPS\b",
-        r"Trying to convert \w+ to the MPS backend but it does not have support",
-        why="dtype",
-    ),
+    row("mps-lacks", r"\bMPS framework doesn't support float64|\bMPS float64|Cannot convert a MPS Tensor to float64", why="dtype"),
+    row("mps-lacks", r"BFloat16 is not supported on MPS\b", why="dtype"),
+    row("mps-lacks", r"Trying to convert \w+ to the MPS backend but it does not have support", why="dtype"),
     row("mps-lacks", r"[Pp]laceholder storage has not been allocated on MPS", why="tensors"),
-    *rows(
-        "mps-lacks",
-        r"(?:is|are) not supported on MPS\b",
-        r"(?:is|are) unsupported by mps\b",
-        r"requires a GPU \(not ['\"]?mps\b",
-        r"(?:not supported|unsupported)[^\n]{0,60}? (?:at|for) the MPS device(?!\. As| and will)",
-        r"\bMPS: [^\n]{3,60}? supported (?:natively )?(?:starting )?from macOS \d{1,2}(?:\.\d{1,2})?",
-        r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend",
-        r"\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out|backend is))",
-    ),
+    row("mps-lacks", r"(?:is|are) not supported on MPS\b"),
+    row("mps-lacks", r"(?:is|are) unsupported by mps\b"),
+    row("mps-lacks", r"requires a GPU \(not ['\"]?mps\b"),
+    row("mps-lacks", r"(?:not supported|unsupported)[^\n]{0,60}? (?:at|for) the MPS device(?!\. As| and will)"),
+    row("mps-lacks", r"\bMPS: [^\n]{3,60}? supported (?:natively )?(?:starting )?from macOS \d{1,2}(?:\.\d{1,2})?"),
+    row("mps-lacks", r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend"),
+    row("mps-lacks", r"\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out|backend is))"),
     # `The operator 'aten::x' is not currently implemented for the MPS device.`: the errors that
     # PYTORCH_ENABLE_MPS_FALLBACK catches.
     row("mps-lacks", r"\b[Oo]perator ['\"`]?aten::[\w.]{2,60}['\"`]? is not (?:currently )?(?:implemented|supported) (?:for|on) (?:the )?MPS|not (?:currently )?implemented (?:for|on) (?:the )?MPS|Could not run '[\w.:]{3,60}' with arguments from the 'MPS' backend|the MPS device\. As a temporary fix", "mps", unless=r"will fall back to run", caught="by the fallback"),

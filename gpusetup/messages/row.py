@@ -58,11 +58,6 @@ def row(
     )
 
 
-def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[MessageRow, ...]:
-    """Message rows with the same kind, values and `unless`, one for each pattern."""
-    return tuple([row(kind, pattern, unless=unless, **values) for pattern in patterns])
-
-
 def says(
     pattern: str, *needles: str, unless: str = "", example: str = "", **values: str
 ) -> MessageRow:
@@ -129,14 +124,6 @@ class MessageMatch(NamedTuple):
     start: int
     end: int
     values: dict[str, str]
-
-    def moved_by(self, offset: int) -> MessageMatch:
-        """The same place with its positions increased by `offset`."""
-        return MessageMatch(
-            start=self.start + offset,
-            end=self.end + offset,
-            values=self.values,
-        )
 
 
 def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:

@@ -187,4 +187,5 @@ def matches(text: Text, row: MessageRow) -> Iterator[MessageMatch]:
     """The places in the text where a row's message occurs."""
     for window in text.near(*row.letters):
         for match in found_in(window.text, row):
-            yield match.moved_by(window.start)
+            start, end = match.start + window.start, match.end + window.start
+            yield MessageMatch(start, end, match.values)

@@ -38,7 +38,7 @@ ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
 """NVML's codes for "function not found", "no data", "deprecated" and "not ready", and None if our
 binding lacks the call. A value that is missing for such a reason is normally no fault. "Not
 supported" is not among them, because it is judged by comparison with the other GPUs
-(gpu-does-not-answer)."""
+(driver-does-not-answer)."""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:

@@ -49,7 +49,7 @@ class Fault(NamedTuple):
     """The GPUs without a device node."""
 
 
-SILENT, ILL, LOST = "driver-does-not-answer", "gpu-does-not-answer", "gpu-fell-off-bus"
+SILENT, LOST = "driver-does-not-answer", "gpu-fell-off-bus"
 HANG, CRASH = "@hang", "@crash"
 
 
@@ -69,18 +69,18 @@ FAULTS = (
     Fault("two versions", "nvml-mismatch", state={"nvml.init": 18}),
     Fault("NVML cannot count", SILENT, state={"devices": "!999", "cuda.devices": 2}),
     # --- one GPU in NVML
-    second("handle", 999, ILL),
+    second("handle", 999, SILENT),
     second("handle", 15, LOST),
     second("uuid", CRASH, SILENT),
     second("memory", HANG, SILENT),
-    second("temperature", 4294967295, ILL, severity=Severity.WARNING, root=False),
-    Fault("no GPU tells its power", ILL, 0, first={"power_mw": "!999"},
+    second("temperature", 4294967295, SILENT, severity=Severity.WARNING, root=False),
+    Fault("no GPU tells its power", SILENT, 0, first={"power_mw": "!999"},
           second={"power_mw": "!999"}, severity=Severity.WARNING, root=False),
     # --- libcuda
     Fault("cuInit hangs", SILENT, state={"cuda.init": HANG}, hangs=True),
     Fault("CUDA cannot count", SILENT, state={"cuda.devices": "!999"}),
-    second("cuda.name", "!999", ILL),
-    Fault("CUDA misses a GPU", "gpu-does-not-answer", 1, state={"cuda.devices": 1}),
+    second("cuda.name", "!999", SILENT),
+    Fault("CUDA misses a GPU", SILENT, 1, state={"cuda.devices": 1}),
     *(Fault(f"cuInit answers {code}", finding, state={"cuda.init": code}) for code, finding in (
         (2, "cuda-init-out-of-memory"), (34, "libcuda-stub"), (46, "compute-mode-exclusive"),
         (100, "cuda-sees-no-device"), (101, "invalid-device-ordinal"), (304, "os-call-failed"),
