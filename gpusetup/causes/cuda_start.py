@@ -247,6 +247,7 @@ CAUSES = (
     Cause(
         "device-permission",
         by_check=True,
+        check=CheckCommand("ls -l /dev/nvidia* /dev/kfd /dev/dri/renderD*; id -nG", "crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo"),
         title="This user has no permission to open {node}",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",

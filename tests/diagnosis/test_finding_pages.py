@@ -29,7 +29,7 @@ def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> N
 # The output alone does not prove these causes: it lacks the GPU, the torch or the error beside it.
 NOT_PROVEN_BY_THE_CHECK = frozenset((
     "bf16-unsupported", "cuda-lib-missing", "cuda-visible-devices-hidden",
-    "dataloader-worker-killed", "docker-other-daemon", "driver-too-old",
+    "dataloader-worker-killed", "device-permission", "docker-other-daemon", "driver-too-old",
     "externally-managed", "gpu-unused", "invalid-device-ordinal",
     "no-kernel-image",
     "other-torch-imported", "out-of-memory", "rocm-override-wrong",
