@@ -172,7 +172,8 @@ def gpu_works_little(context: RuleContext) -> Findings:
     fields = ("utilization_percent", "power_watts", "temperature_celsius")
     values = marked(context, concerned, *fields)
     low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
-    fix = low.fix and replace(low.fix, text=f"{'. '.join(use.steps)}. {low.fix.text}")
+    steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
+    fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
     yield replace(low, fix=fix)
 
 

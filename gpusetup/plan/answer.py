@@ -84,7 +84,10 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
     variables = dict(plain.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
-    if decision.fits and (place.count or 0) > decision.job.gpus:
+    # One CUDA_VISIBLE_DEVICES cannot select GPUs on several machines of eight.
+    asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= 8
+    has_more = (place.count or 0) > decision.job.gpus
+    if decision.fits and (has_more or asks_for_fewest):
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
     answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
     answered |= {
