@@ -137,7 +137,6 @@ def _only_a_shell_looked(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "extension-abi-mismatch",
-        formerly=("cxx-standard-too-old", "extension-too-old-for-torch"),
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
@@ -201,6 +200,26 @@ CAUSES = (
         ),
         says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
         formerly=("gpu-too-old-for-flash-attention", "other-gpu-used"),
+    ),
+    Cause(
+        "cxx-standard-too-old",
+        certain_if=proofs.message_states_it,
+        title="The package's sources, its compiler or nvcc are too old for torch's headers",
+        means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
+        "torch 2.14. torch 1.11 removed the THC headers; ATen and c10 replace them.",
+        text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its "
+        "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of "
+        "torch's CUDA. Or install the torch release that the extension was written for",
+        # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
+        look=(alike.TORCHS_CUDA, "nvcc --version", "g++ --version"),
+        says=(
+            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch|C\+\+(?:1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", example="#error You need C++17 to compile PyTorch", who="build"),
+            says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
+            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
+            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
+        ),
+        formerly=("extension-too-old-for-torch",),
     ),
     Cause(
         "compiler-too-new",

@@ -43,7 +43,6 @@ that follows it."""
 CAUSES = (
     Cause(
         "shm-too-small",
-        formerly=("open-files-limit",),
         certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
         check=CheckCommand("df -h /dev/shm  # in the container", "Filesystem      Size  Used Avail Use% Mounted on\nshm              64M   64M     0 100% /dev/shm"),
         title="/dev/shm is too small for DataLoader workers and NCCL",
@@ -145,6 +144,17 @@ CAUSES = (
             says(r"scheduler died during initialization \(exit code: -9\)|llama runner process has terminated: signal: killed", who="the system", example="Error: llama runner process has terminated: signal: killed"),
             says(r"model requires more system memory \(\s?[\d.]{1,8} \w{1,3}\) than is available", example="Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)", who="ollama"),
         ),
+    ),
+    Cause(
+        "open-files-limit",
+        certain_if=proofs.message_states_it,
+        title="Too many open files: DataLoader workers share tensors through file descriptors",
+        text="Raise the limit in the shell that starts the program (docker: `--ulimit "
+        "nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf). Or call "
+        'torch.multiprocessing.set_sharing_strategy("file_system")',
+        # Source: torch documentation, multiprocessing.
+        commands=('ulimit -n "$(ulimit -Hn)"',),
+        says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(
         "out-of-memory",

@@ -134,7 +134,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "externally-managed", "conda-cuda-virtual-missing",
         "resolver-conflict", "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing",
-        "compiler-too-new", "compiler-missing",
+        "compiler-too-new", "compiler-missing", "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
@@ -157,7 +157,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-unavailable-windows", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
-        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision",
+        "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
         "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),

@@ -240,7 +240,6 @@ CAUSES = (
         "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
         "versions from LD_LIBRARY_PATH",
         # Source: cuBLAS and cuDNN API references, status codes.
-        formerly=("cuda-call-not-supported",),
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
@@ -248,6 +247,20 @@ CAUSES = (
             says(r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})", unless=r"status [!=]= CU"),
             says(r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})", library="CUFFT"),
         ),
+    ),
+    Cause(
+        "cuda-call-not-supported",
+        check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
+        severity=Severity.WARNING,
+        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
+        means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
+        "or memory shared between processes.",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
+        "do without it. Sharing between processes: return CPU tensors from DataLoader workers and "
+        "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
+        "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        says=(says(r"CUDA error: operation not supported", example="RuntimeError: CUDA error: operation not supported"),),
     ),
     Cause(
         "report-cut",

@@ -114,7 +114,15 @@ def integer(text: str | None) -> int | None:
     return None if value is None else int(value)
 
 
-UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, "gb": 1 << 30}
+UNITS = {
+    "b": 1,
+    "kib": 1 << 10,
+    "kb": 1 << 10,
+    "mib": 1 << 20,
+    "mb": 1 << 20,
+    "gib": 1 << 30,
+    "gb": 1 << 30,
+}
 
 
 def memory(text: str | None) -> int | None:
