@@ -158,6 +158,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
         "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
+        "cuda-call-not-supported",
         "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),

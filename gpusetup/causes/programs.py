@@ -251,7 +251,6 @@ CAUSES = (
     Cause(
         "cuda-call-not-supported",
         check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
-        severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
         means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
         "or memory shared between processes.",
