@@ -66,8 +66,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "jetson-wrong-wheel": ("gpusetup doctor    # names the wheel for this JetPack",),
     "libcuda-missing": (),
     "library-missing": (),
-    "maker-driver-not-loaded": ("sudo modprobe amdgpu",),
-    "maker-wrong-build": INSTALL,
     "mig-misconfigured": (
         "nvidia-smi -L",
         "export CUDA_VISIBLE_DEVICES=MIG-…    # the UUID of an instance",
@@ -81,12 +79,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "uv venv --python 3.12 .venv-3.12",
         "gpusetup install --venv .venv-3.12",
     ),
-    "rocm-arch-missing": INSTALL,
     "rocm-wheel-on-nvidia": INSTALL,
     "shm-too-small": ("docker run --rm --gpus all --shm-size=8g IMAGE",),
-    "stale-environment": ("source .venv/bin/activate",),
     "torch-import-failed": INSTALL,
-    "torch-outside-environment": ("unset PYTHONPATH", "export PYTHONNOUSERSITE=1"),
     "triton-missing-windows": ("python -m pip install triton-windows",),
 }
 """The commands of the findings for which doctor's depend on more than a page can know."""

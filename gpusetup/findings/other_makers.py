@@ -6,6 +6,8 @@ and machines without any GPU that torch can use.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
@@ -135,8 +137,9 @@ def no_kernels(context: RuleContext) -> Findings:
         return
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    # `10.3.0` selects the kernels of gfx1030.
-    chosen = f"gfx{value.replace('.', '')}"
+    # `10.3.0` selects the kernels of gfx1030, and `9.0.10` those of gfx90a.
+    parts = re.fullmatch(r"(\d{1,2})\.(\d)\.(\d{1,2})", value)
+    chosen = f"gfx{parts[1]}{parts[2]}{int(parts[3]):x}" if parts else "no GPU's name"
     if value and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
         text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
         yield seen(context, "rocm-override-wrong", "environment", text)

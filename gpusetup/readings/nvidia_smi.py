@@ -114,15 +114,7 @@ def integer(text: str | None) -> int | None:
     return None if value is None else int(value)
 
 
-UNITS = {
-    "b": 1,
-    "kib": 1 << 10,
-    "kb": 1 << 10,
-    "mib": 1 << 20,
-    "mb": 1 << 20,
-    "gib": 1 << 30,
-    "gb": 1 << 30,
-}
+UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def memory(text: str | None) -> int | None:
@@ -131,12 +123,14 @@ def memory(text: str | None) -> int | None:
 
     >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
     True
+    >>> memory("512 KB") == memory("512 KiB") == 512 << 10
+    True
     """
     amount = re.match(r"(\d{1,15}(?!\d)(?:\.\d+)?)\s*([KMG]i?B|B)?", cell(text) or "", re.I)
     if not amount:
         return None
     count, unit = amount.groups(default="MiB")
-    return int(float(count) * UNITS[unit.lower()])
+    return int(float(count) * UNITS[unit[0].lower()])
 
 
 def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:

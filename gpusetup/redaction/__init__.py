@@ -161,6 +161,8 @@ class Scrubber:
         return self._shared[text]
 
     def _hide(self, text: str) -> str:
+        """The text without what is private. A sentence of gpusetup keeps its words, because only
+        the values in it can be private; of any other text, unknown words are hidden as well."""
         text = re.sub(self._homes, "~", text)
         if self._own_text:
             text = hide_homes(hide_secrets(text))
@@ -168,6 +170,8 @@ class Scrubber:
             return re.sub(self._names, "<private>", text)
         text = hide_homes(re.sub(URL, hide_url, text))
         text = re.sub(_GPU, self._alias_of_match, text)
+        # Secrets come before addresses, because a secret may hold a part that looks like an
+        # address. Names of people come last: their patterns need the words around them.
         text = hide_secrets(hide_addresses(hide_secrets(text)), PEOPLE)
         text = re.sub(self._names, "<private>", text)
         return re.sub(_TOKEN, self._hide_token, text)
