@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.messages.search import Text
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import CHARACTERS_READ, Claim, Facts
 
 # The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
 # here.
-VARIABLES = lazy(
+VARIABLES = re.compile(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTORCH_(?:CUDA_)?ALLOC_CONF|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
     r"|CUDA_LAUNCH_BLOCKING|PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_DISABLE_PTX_JIT|CUDA_FORCE_PTX_JIT|CUDA_MODULE_LOADING"
@@ -20,7 +21,7 @@ NAME = r"[A-Z][A-Z0-9_]{3,40}"
 # "/usr/local/cuda"`; c: `echo $PATH`, followed by its output; d:
 # `print(repr(os.environ.get("PATH")))`, followed by its output; e: `CUDA_VISIBLE_DEVICES: all` of a
 # compose file. Each form has a group for the name and one for the value.
-ASSIGNED = lazy(
+ASSIGNED = re.compile(
     rf"(?<!consider passing )(?:(?<![\w'\"$])(?P<a>{NAME})=(?P<q>['\"]?)(?P<av>[^\s'\";&]{{0,400}})(?P=q)"
     rf"|environ(?:\.get\()?\[?['\"](?P<b>{NAME})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?(?P<bv>[^\s'\")]{{0,400}})"
     rf"|echo \$\{{?(?P<c>{NAME})\}}?\s+(?P<cv>\S{{1,1000}})"

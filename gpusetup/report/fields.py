@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.messages.search import Text
-from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.model.patterns import in_any_case
 from gpusetup.model.units import architecture_named
 from gpusetup.readings.nvidia_smi import memory
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
@@ -381,13 +381,13 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
 
 
 # macOS 10.0 to 10.15. Old programs read macOS 11 as 10.16.
-INTEL_MACOS = lazy(r"\b10\.(?:\d|1[0-5])\b")
+INTEL_MACOS = re.compile(r"\b10\.(?:\d|1[0-5])\b")
 # The architecture in a platform's name: `Linux-6.8.0-x86_64-with-glibc2.39`.
-PLATFORM_MACHINE = lazy(r"[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_]|$)", re.I)
+PLATFORM_MACHINE = re.compile(r"[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_]|$)", re.I)
 # The C library at the end of a platform's name: `-with-glibc2.39`.
-PLATFORM_LIBC = lazy(r"-with-glibc(\d\.\d{1,2})$")
+PLATFORM_LIBC = re.compile(r"-with-glibc(\d\.\d{1,2})$")
 # The kernel in a platform's name, between the system and the architecture: `6.8.0`.
-PLATFORM_KERNEL = lazy(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
+PLATFORM_KERNEL = re.compile(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
 
 
 def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:

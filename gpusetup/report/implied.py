@@ -3,10 +3,11 @@ messages."""
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, Os, Snapshot, Torch
-from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import cuda_of
 
 
@@ -54,7 +55,7 @@ def _with_meaning(event: Event, os: Os) -> Event:
 # --- torch ----------------------------------------------------------------------------------------
 
 # The build string of a CPU build in conda: `py3.12_cpu_0`.
-CPU_BUILD = lazy(r"(?:^|_)cpu")
+CPU_BUILD = re.compile(r"(?:^|_)cpu")
 
 
 def _torch(snapshot: Snapshot) -> Torch:
