@@ -50,8 +50,6 @@ MEANS: dict[str, tuple[str, str]] = {
     "read_rate": ("tree", "read_bytes_per_second"),
     "input_rate": ("tree", "input_bytes_per_second"),
     "blocked": ("tree", "blocked_processes"),
-    "host_cpu": ("host", "cpu_percent"),
-    "host_cores": ("host", "cores"),
     "network_rate": ("host", "network_receive_bytes_per_second"),
 }
 """Maps the name of a mean to whose figure it is (the GPU's, the command's or the machine's) and the
