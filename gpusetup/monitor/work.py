@@ -135,11 +135,6 @@ class Work:
         return None if not self.workers else or_zero(self.loader_cpu) / self.workers
 
 
-def work_of(rows: Sequence[Moment]) -> Work | None:
-    """The means over these samples; None if there are none."""
-    return Work(rows) if rows else None
-
-
 def mean(values: Iterable[float | None]) -> float | None:
     """
     >>> mean([1, None, 3]), mean([None])
