@@ -107,7 +107,8 @@ WAITING_KINDS = ("server", "notebook")
 
 
 def named_with_size(process: ProcessUse) -> str:
-    """
+    """The program's name without its folder, the pid, and how much GPU memory it uses.
+
     >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
     'ollama (PID 71, 3.0 GiB)'
     """

@@ -98,7 +98,8 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     gpus: tuple[Gpu, ...] | None = None
     if listed is not None:
         of_sources = [gpu for part in sources for gpu in part.gpus or ()]
-        # The listed GPUs come first, and after them those that only another source knows.
+        # `merged_gpus` puts GPUs that only another source knows behind the listed ones; those are
+        # left out, because the first source decides which GPUs there are.
         known = merged_gpus(listed, of_sources)[: len(listed)]
         gpus = tuple(map(identified, _with_visibility(known, answers, environ)))
     driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
