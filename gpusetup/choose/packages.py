@@ -38,7 +38,6 @@ from gpusetup.choose.compatibility import (
     why_not_beside,
     why_not_on_gpus,
     why_not_on_host,
-    why_release_differs,
     why_row_differs,
 )
 from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, pick, preference
@@ -500,21 +499,9 @@ class Search:
         reason, question = self.with_any_torch or first.reason or "", self.question
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
-        # uv only sees that a constraint excludes what the packages bring: the table knows why.
-        asked = tuple(self.asked.values())
-        brought = self.index.ask(
-            SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
-        ).packages
-        verdicts = (
-            why_release_differs(name, public(version), newest, question.catalog)
-            for name, version in brought.items()
-        )
-        excluded = [*filter(None, verdicts)]
         title = f"No release fits: {words}"
         steps = ["change one of the versions as the reason says, then run this command again"]
-        if excluded:
-            title = excluded[0].partition(" (")[0]
-        elif any(_names(name, reason) for name in FAMILY):
+        if any(_names(name, reason) for name in FAMILY):
             title = f"No torch for this machine works with {words}"
         elif first.without_wheel:
             title = f"No wheel for this machine: {' and '.join(first.without_wheel)}"
@@ -523,7 +510,7 @@ class Search:
             ways = (f"{way_to_build(name, os)}; check the spelling" for name in first.without_wheel)
             steps = ["`gpusetup install` first, then build it", *ways]
         steps += ways_around(first.without_wheel or named, newest, self.index.torch_root)
-        return refusal(title, *excluded, self._as_seen(reason), steps=steps)
+        return refusal(title, self._as_seen(reason), steps=steps)
 
 
 def _names(name: str, reason: str) -> bool:

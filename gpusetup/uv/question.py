@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
-from gpusetup.catalog.builds import INDEX_ROOT, index_url
+from gpusetup.catalog.builds import index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.packages import IndexAnswer, SetQuestion
@@ -38,7 +38,6 @@ from gpusetup.uv.errors import (
     complaint,
     explanation,
     hint_for,
-    lacks,
     names_not_found,
     names_without_wheel,
 )
@@ -184,18 +183,12 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         # The user's settings forbid all indexes. The project's sources name torch's index, so
         # without them uv looks for torch in the user's folders of wheels.
-        has_no_index = not output.ok and NO_INDEX in output.stderr
-        if has_no_index:
+        if not output.ok and NO_INDEX in output.stderr:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    problem = complaint("uv cannot plan the installation", output)
-    if isinstance(problem, Unsatisfiable) and not has_no_index:
-        for name in question.names:
-            if lacks(problem.message, name):
-                _require_page(question.index, name)
-    raise problem
+    raise complaint("uv cannot plan the installation", output)
 
 
 def _packages_in_lock(lock: Path) -> Packages:
@@ -221,20 +214,6 @@ def _packages_in_plan(text: str) -> Packages:
     except (ValueError, KeyError, TypeError) as problem:
         message = f"cannot read uv's plan: {problem}"
         raise ToolFailed(message, hint="nothing was changed") from problem
-
-
-def _require_page(index: str, name: str) -> None:
-    """Raise Unreached if torch's index refuses to show its page for a package. To uv, the package
-    then does not exist."""
-    url = f"{index}/{name}/"
-    with answered("GET", url) as page:
-        # torch's own index returns 403 for a page that it does not have.
-        missing = (403, 404) if url.startswith(INDEX_ROOT) else (404,)
-        if not (page.ok or page.status_code in missing):
-            raise Unreached(
-                f"{without_logins(url)}: {page.status_code} {page.reason}",
-                hint=hint_for(Unreached),
-            )
 
 
 @contextmanager
