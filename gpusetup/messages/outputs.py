@@ -14,7 +14,7 @@ ROWS: tuple[MessageRow, ...] = (
     row("bare-yes", ALONE.format("True"), "true", example="True"),
     # collect_env, if torch has no device and neither nvidia-smi nor nvcc answers; also with the example of an
     # issue form before the answer. A build for Intel's GPUs prints it on a machine where nothing is wrong.
-    row("collect-env-no-gpu", r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?[ *-]*No CUDA", unless=r"XPU available: True", example="GPU models and configuration: No CUDA"),
+    row("no-nvidia-gpu", r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?[ *-]*No CUDA", unless=r"XPU available: True", shown_by="collect_env", example="GPU models and configuration: No CUDA"),
     # What `ls` and Python print below the commands that doctor asks for.
     row("container-no-gpu", r"# in (?:the|a|my) container\b.{0,80}?ls: cannot access '?/dev/nvidia0\b", "/dev/nvidia0", example="$ ls /dev/nvidia0  # in the container\nls: cannot access '/dev/nvidia0': No such file"),
     row("wsl-driver", r"ls: cannot access '?/dev/dxg'?: No such file", "/dev/dxg", example="ls: cannot access '/dev/dxg': No such file"),

@@ -42,8 +42,8 @@ def _with_meaning(event: Event, snapshot: Snapshot) -> Event:
     if event.kind == "cuda-version-err" and may_be_wsl:
         return replace(event, kind="wsl-driver")
     # A machine with a CUDA build may well have a GPU but no driver.
-    if event.kind == "collect-env-no-gpu":
-        return replace(event, kind="smi-not-found" if snapshot.torch.cuda else "no-nvidia-gpu")
+    if event.values.get("shown_by") == "collect_env" and snapshot.torch.cuda:
+        return replace(event, kind="smi-not-found")
     if event.kind != "out-of-memory":
         return event
     from gpusetup.readings.nvidia_smi import memory
