@@ -224,6 +224,7 @@ CAUSES = (
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
         means="NVML and nvidia-smi work without this module, but CUDA does not.",
         text="Load nvidia_uvm and create its device node",
+        formerly=("device-node-missing",),
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
             says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
@@ -231,18 +232,6 @@ CAUSES = (
             says(r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)", example="stat failed: /dev/nvidia-uvm: no such file or directory"),
             says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
         ),
-    ),
-    Cause(
-        "device-node-missing",
-        title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
-        plain="A GPU's device node is missing: nothing can use it",
-        means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
-        text="Create the device node. A reboot removes the node, so also enable the driver's "
-        "udev rules or nvidia-persistenced",
-        explains=("gpu-init-failed",),
-        where=(places.no(places.IN_A_CONTAINER),),
-        commands=("sudo nvidia-modprobe -c={gpu}",),
-        look=("ls -l /dev/nvidia*",),
     ),
     Cause(
         "device-permission",

@@ -14,6 +14,8 @@ class Trainer(Frozen):
     """A program that trains a model on several GPUs."""
 
     name: str
+    shown_by: tuple[str, ...]
+    """Patterns for its paths, options and log lines. A bare name in a sentence is not enough."""
     sequence_parallel: str = ""
     """The setting that splits each sequence over several GPUs; "" if the trainer has none."""
     offload: str = ""
@@ -28,23 +30,39 @@ class Trainer(Frozen):
 TRAINERS = (
     Trainer(
         name="Trinity-RFT",
+        shown_by=(
+            r"\btrinity[/\\](?:trainer|explorer|buffer|common|manager|cli)\b",
+            r"\bTrinity-RFT\b",
+            r"\btrinity run --config\b",
+        ),
         sequence_parallel="ulysses_sequence_parallel_size: 2",
         offload="fsdp_config.offload_policy: true, with strategy: fsdp2",
         before_start="before `ray start`, so that Ray and its workers inherit it",
     ),
     Trainer(
         name="verl",
+        shown_by=(
+            r"\bverl[/\\](?:trainer|workers|utils|models|single_controller)\b",
+            r"\bverl\.trainer\.",
+            r"\bactor_rollout_ref\.",
+        ),
         sequence_parallel="actor_rollout_ref.actor.ulysses_sequence_parallel_size=2",
         offload="actor_rollout_ref.actor.fsdp_config.offload_policy=True, with strategy=fsdp2",
         before_start="before `ray start`, so that Ray and its workers inherit it",
     ),
     Trainer(
         name="DeepSpeed",
+        shown_by=(r"\bdeepspeed[/\\]runtime[/\\]", r"\bDeepSpeed(?:Engine\b|ZeroOptimizer\w*)"),
         sequence_parallel="sequence_parallel_size: 2 (Ulysses)",
         offload="zero_optimization with offload_optimizer and offload_param on the device cpu",
     ),
     Trainer(
         name="FSDP",
+        shown_by=(
+            r"\btorch[/\\]distributed[/\\]fsdp[/\\]",
+            r"\bFullyShardedDataParallel\b",
+            r"\bfully_shard\(",
+        ),
         offload="fully_shard(model, offload_policy=CPUOffloadPolicy())",
     ),
 )
@@ -52,26 +70,8 @@ TRAINERS = (
 TRAINER_NAMED = "trainer-named"
 """The kind of event that names a trainer. It is a fact, not a failure."""
 
-ROWS = (
-    row(
-        TRAINER_NAMED,
-        r"\btrinity[/\\](?:trainer|explorer|buffer|common|manager|cli)\b",
-        trainer="Trinity-RFT",
-    ),
-    row(TRAINER_NAMED, r"\bTrinity-RFT\b", trainer="Trinity-RFT"),
-    row(TRAINER_NAMED, r"\btrinity run --config\b", trainer="Trinity-RFT"),
-    row(
-        TRAINER_NAMED,
-        r"\bverl[/\\](?:trainer|workers|utils|models|single_controller)\b",
-        trainer="verl",
-    ),
-    row(TRAINER_NAMED, r"\bverl\.trainer\.", trainer="verl"),
-    row(TRAINER_NAMED, r"\bactor_rollout_ref\.", trainer="verl"),
-    row(TRAINER_NAMED, r"\bdeepspeed[/\\]runtime[/\\]", trainer="DeepSpeed"),
-    row(TRAINER_NAMED, r"\bDeepSpeedEngine\b", trainer="DeepSpeed"),
-    row(TRAINER_NAMED, r"\bDeepSpeedZeroOptimizer\w*", trainer="DeepSpeed"),
-    row(TRAINER_NAMED, r"\btorch[/\\]distributed[/\\]fsdp[/\\]", trainer="FSDP"),
-    row(TRAINER_NAMED, r"\bFullyShardedDataParallel\b", trainer="FSDP"),
-    row(TRAINER_NAMED, r"\bfully_shard\(", trainer="FSDP"),
+ROWS = tuple(
+    row(TRAINER_NAMED, pattern, trainer=trainer.name)
+    for trainer in TRAINERS
+    for pattern in trainer.shown_by
 )
-"""The trainers' paths, options and log lines. A bare name in a sentence is not enough."""

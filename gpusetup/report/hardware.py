@@ -155,26 +155,3 @@ def stack_named(machine: Snapshot) -> MakerStack | None:
     if INTEL.id not in vendors or not with_xpu:
         return None
     return MakerStack(maker=INTEL.id, gpus=(Gpu(name=with_xpu[0], maker=INTEL.id),))
-
-
-# --- collect_env ----------------------------------------------------------------------------------
-
-# `GPU models and configuration: No CUDA`, also with an issue form's example before the answer.
-NO_GPU_LISTED = re.compile(
-    r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?[ *-]*No CUDA", re.I
-)
-BUILT_WITH = re.compile(r"CUDA used to build PyTorch: (\S{1,12})")
-
-
-def collect_env(text: Text) -> Facts:
-    """Events for missing CUDA devices in the output of collect_env."""
-    # A build for Intel's GPUs prints it on a machine where nothing is wrong.
-    if "gpu models and" not in text.low or "xpu available: true" in text.low:
-        return
-    for match in NO_GPU_LISTED.finditer(text.flat):
-        # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
-        # answers. A machine with a CUDA build may well have a GPU but no driver.
-        build = BUILT_WITH.search(text.flat)
-        kind = "smi-not-found" if build and build[1][0].isdigit() else "no-nvidia-gpu"
-        shown = f"{build[0] if build else ''}, GPU models and configuration: No CUDA"
-        yield Event(kind=kind, source=text.source(match.start()), text=shown)
