@@ -254,26 +254,10 @@ def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     return lines("sudo nvidia-smi --gpu-reset")
 
 
-def nvlink_degraded(context: RuleContext) -> Findings:
-    """GPUs with fewer active NVLinks than the best GPU of their model in this machine."""
-    listed = gpus(context)
-    best = {gpu.name: 0 for gpu in listed}
-    for gpu in listed:
-        best[gpu.name] = max(best[gpu.name], gpu.nvlinks_active or 0)
-    # With MIG, NVLink is not used.
-    known = [gpu for gpu in listed if gpu.nvlinks_active is not None and not gpu.mig_enabled]
-    lacking = [gpu for gpu in known if (gpu.nvlinks_active or 0) < best[gpu.name]]
-    if lacking:
-        # If another GPU has a working link, NVLink may be partly usable.
-        fields = ("nvlinks_active", "nvlinks_inactive")
-        yield of_gpus(context, "nvlink-degraded", lacking, *fields, weak=any(best.values()))
-
-
 RULES = (
     power_thermal_throttle,
     pcie_degraded,
     memory_taken,
     too_old,
     device_faults,
-    nvlink_degraded,
 )
