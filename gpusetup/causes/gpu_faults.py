@@ -81,8 +81,8 @@ CAUSES = (
         "check heat, power and seating. If it comes back again, run NVIDIA's field diagnostic and "
         "have the GPU replaced",
         events=("hardware-fault", "sxid"),
-        commands=("sudo reboot",),
-        look=("sudo nvidia-bug-report.sh",),
+        # A reset or a reboot clears what the report shows.
+        commands=("sudo nvidia-bug-report.sh", "sudo reboot"),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),

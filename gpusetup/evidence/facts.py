@@ -201,18 +201,6 @@ def companion_fits(context: RuleContext, companion: Name) -> bool | None:
     return False if is_of_another else fits
 
 
-def versions_are_a_pair(companion: Name) -> Fact:
-    """A fact that holds if the listed versions of torch and companion work together."""
-
-    def fact(context: RuleContext) -> str:
-        listed = package(context, companion)
-        if listed is None or not companion_fits(context, companion):
-            return ""
-        return f"{companion} {listed.version} belongs to torch {context.torch.version}"
-
-    return fact
-
-
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
     """Some index has the wanted torch for this Python and system."""
     release = (context.snapshot.wanted.torch or "").removeprefix("==")

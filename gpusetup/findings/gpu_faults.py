@@ -19,6 +19,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, marked, of_gpus, shown
 from gpusetup.fixes import gpu_naming
+from gpusetup.fixes.drivers import REBOOT
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, visible_gpus
@@ -206,7 +207,8 @@ def device_faults(context: RuleContext) -> Findings:
         may_reset = fault.cause == "hardware-fault" and actions <= RESETS
         if found.fix and (may_reset or fault.cause == "ecc-error"):
             reset = _reset_commands(context, concerned)
-            found = replace(found, fix=replace(found.fix, commands=reset))
+            first = tuple(line for line in found.fix.commands if line != REBOOT)
+            found = replace(found, fix=replace(found.fix, commands=(*first, *reset)))
         yield found
 
 
