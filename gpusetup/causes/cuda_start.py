@@ -45,12 +45,14 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _without_compat(context: RuleContext) -> Lines:
-    """The commands that take cuda-compat's folder off LD_LIBRARY_PATH, where its libcuda is loaded
-    instead of the driver's."""
-    folder = context.snapshot.container.cuda_compat_path or ""
-    if folder and folder in (context.snapshot.environment.get("LD_LIBRARY_PATH") or ""):
-        return paste.without_folders(context, folder)
+def _without_other_libcuda(context: RuleContext) -> Lines:
+    """The command that takes the folder off LD_LIBRARY_PATH from which libcuda is loaded instead of
+    the driver's: cuda-compat's folder, or one with an old copy."""
+    machine = context.snapshot
+    loaded_from = (machine.driver.libcuda_path or "").rpartition("/")[0]
+    for folder in (machine.container.cuda_compat_path, loaded_from):
+        if folder and folder in machine.environment.get("LD_LIBRARY_PATH", ""):
+            return paste.without_folders(context, folder)
     return ()
 
 
@@ -131,7 +133,7 @@ CAUSES = (
         "driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        commands=_without_compat,
+        commands=_without_other_libcuda,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
         formerly=("driver-call-unsupported",),
@@ -143,7 +145,7 @@ CAUSES = (
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat works only on data centre GPUs, and only with some drivers",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
-        commands=_without_compat,
+        commands=_without_other_libcuda,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
     ),

@@ -163,7 +163,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "gpu-check-failed",
     ),
     Layer.LOSSES: (
-        "vgpu-unlicensed", "power-thermal-throttle", "nvlink-degraded",
+        "vgpu-unlicensed", "power-thermal-throttle",
         "pcie-degraded", "mixed-precision-no-gain", "conda-missing",
     ),
 }  # fmt: skip

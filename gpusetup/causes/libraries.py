@@ -429,9 +429,6 @@ CAUSES = (
             by_check=True,
             certain_if=proofs.installed_pair_is_read(name),
             check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
-            refuted_by=(
-                Refutation(facts.versions_are_a_pair(name), "other-torch-imported", alike.WHICH_TORCH),
-            ),
             title="{pair}",
             plain=f"{name} was built for another torch",
             means="Each release is compiled for one torch release and one CUDA version (torchaudio "
