@@ -165,13 +165,6 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     return {"lora": rank, "quantize": "nf4"} if method == "qlora" else {"lora": rank}
 
 
-def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
-    """Whether the config freezes the model, and the embedding tables (for users and items) trained
-    in addition to it."""
-    is_frozen = freezes_model(reader, fields.get("model") or "")
-    return {"frozen": is_frozen, "tables": tables_in(reader)}
-
-
 def quantised(reader: Reader, fields: Fields) -> Fields:
     """The format of a quantised, frozen base model, on which adapters are trained."""
     storage = fields.get("quantize")
@@ -425,13 +418,12 @@ WHOLE_MODEL = frozenset((
 """Words for the whole model; if it is frozen, only the parts added to it are trained."""
 
 
-def freezes_model(reader: Reader, model: str) -> bool:
-    """Whether a config freezes the whole model; a smaller part is counted as trained, and its key
-    is not understood.
-
-    `model` is the model's name, because a key may contain it: `freeze_gpt2` freezes gpt2-medium.
-    """
+def freezes_model(reader: Reader, fields: Fields) -> Fields:
+    """Whether the config freezes the whole model; a smaller part is counted as trained, and its key
+    is not understood."""
     is_frozen = False
+    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
+    model = re.sub(r"[^a-z0-9]", "", (fields.get("model") or "").lower())
     for setting in reader.config.settings:
         switch = FREEZES.fullmatch(name_of(setting.path))
         if switch is None or reader.text(setting) not in TRUE:
@@ -439,11 +431,10 @@ def freezes_model(reader: Reader, model: str) -> bool:
         # The group that matched is the part's name; `freeze: true` names none and means all.
         part = next(filter(None, switch.groups()), "")
         letters = re.sub(r"[^a-z0-9]", "", part.lower())
-        is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
-        if is_model or words_of(part) & WHOLE_MODEL:
+        if letters in model or words_of(part) & WHOLE_MODEL:
             reader.note(setting, "not trained: all")
             is_frozen = True
-    return is_frozen
+    return {"frozen": is_frozen}
 
 
 MOST_DIGITS = 12
@@ -454,14 +445,13 @@ WIDTH_NAMES = (
 """Keys that give the width of a row in the configs of recommenders."""
 
 
-def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The embedding tables of users and of items that a recommender's config describes. Their
-    settings are recorded as read."""
+def embedding_tables(reader: Reader, fields: Fields) -> Fields:
+    """The embedding tables of users and of items that a recommender's config describes."""
     settings = reader.config.settings
     widths = [one for one in settings if name_of(one.path) in WIDTH_NAMES]
     width_setting = next((one for one in widths if number_in(reader, one)), None)
     if width_setting is None:
-        return ()
+        return {}
     width = number_in(reader, width_setting)
     tables: list[EmbeddingTable] = []
     for setting in settings:
@@ -475,7 +465,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
             reader.note(setting, f"embedding table: {table.label}")
     if tables:
         reader.note(width_setting, "width of the embedding tables")
-    return tuple(tables)
+    return {"tables": tuple(tables)}
 
 
 def number_in(reader: Reader, setting: Setting) -> int:
@@ -485,7 +475,7 @@ def number_in(reader: Reader, setting: Setting) -> int:
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
-    model, adapters, frozen_and_tables, quantised, length, batch, checkpointing, optimizer,
-    precision, kernels, parallel, reinforcement,
+    model, adapters, freezes_model, embedding_tables, quantised, length, batch, checkpointing,
+    optimizer, precision, kernels, parallel, reinforcement,
 )  # fmt: skip
 """The functions that read a part of the config, in order: each gets the fields read before it."""

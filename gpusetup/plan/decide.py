@@ -446,28 +446,36 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
-        mild = same_training(job) | (adapters(job) if job.lora else {})
-        for changes, changed in smallest_sets(job, place, mild)[:1]:
+        for changes, changed in smallest_sets(job, place)[:1]:
             saved = saved_gib(decision, changed.job, changed.recipe)
-            step = " and ".join(with_option(change, mild[change]) for change in changes)
+            step = " and ".join(with_option(change, fields) for change, fields in changes.items())
             steps.append(help(step, "setting", changed, saved))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
-def smallest_sets(
-    job: TrainingJob, place: Place, changes: Changes
-) -> list[tuple[tuple[str, ...], Decision]]:
-    """The smallest sets of changes that make the job fit (one alone, if that is enough), with the
-    decision for the changed job; those of the mildest changes first."""
-    for count in range(1, len(changes) + 1):
-        found = []
-        for names in itertools.combinations(changes, count):
-            # If two changes set the same field, the later one counts.
-            fields = {field: value for name in names for field, value in changes[name].items()}
-            found.append((names, decide(replace(job, **fields), place)))
-        if fitting_sets := [one for one in found if one[1].fits]:
-            return fitting_sets
+def smallest_sets(job: TrainingJob, place: Place) -> list[tuple[Changes, Decision]]:
+    """The smallest sets of changes that make the job fit, each with the decision for the changed
+    job; those of the mildest changes first."""
+    milder = same_training(job)
+    # Checkpointing trains the same and only costs time, so every set has it.
+    checkpointing = {name: milder.pop(name) for name in ("checkpointing",) if name in milder}
+    # Adapters train less than the job does, so they are only tried if nothing else is enough.
+    for changes in (milder, milder | adapters(job)):
+        for count in range(len(changes) + 1):
+            chosen = itertools.combinations(changes.items(), count)
+            sets = [checkpointing | dict(items) for items in chosen]
+            tried = [(one, decide(with_changes(job, one), place)) for one in sets]
+            found = [(one, decision) for one, decision in tried if decision.fits]
+            if found:
+                return found
     return []
+
+
+def with_changes(job: TrainingJob, changes: Changes) -> TrainingJob:
+    """The job after all changes; of two that set the same field, the later one counts."""
+    for fields in changes.values():
+        job = replace(job, **fields)
+    return job
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:

@@ -197,13 +197,14 @@ def changed_settings(trainer: str | None, job: TrainingJob, changed: TrainingJob
     """The trainer's keys with the values that turn a job into a changed one; empty if plan does not
     know its keys, or if it has none for adapters and the change adds them."""
     row = trainer_table().writes.get(trainer or "")
-    facts_with_key = row.keys.items() if row else ()
     adds_adapters = changed.lora != job.lora
-    if adds_adapters and "lora" not in dict(facts_with_key).values():
+    if row is None or (adds_adapters and "lora" not in row.keys.values()):
         return {}
     before, after = (facts(one, Recipe()) for one in (job, changed))
     return {
-        key: after[fact] for key, fact in facts_with_key if after[fact] not in (None, before[fact])
+        key: after[fact]
+        for key, fact in row.keys.items()
+        if after[fact] not in (None, before[fact])
     }
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import is_other_phase, is_switched_off, key_of, trainer_of
+from gpusetup.configs.keys import is_other_phase, is_switched_off, trainer_of
 from gpusetup.configs.settings import (
     EMPTY,
     Setting,
@@ -31,11 +31,9 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import (
     Decision,
-    adapters,
     decide,
     doubt,
     near_limit,
-    same_training,
     smallest_sets,
 )
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
@@ -216,7 +214,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
 
 def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
     """A sentence with up to three ways to make one sample fit, as keys of this config if its
-    trainer's keys are known; checkpointing comes first, because it trains the same."""
+    trainer's keys are known."""
     job, _ = _job_of(from_config, 1, card)
     # Use the memory model alone, as `judge` did; a measured run may say something else.
     place = replace(card, predict=True)
@@ -232,42 +230,18 @@ def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
     decision = decide(job, place)
     if decision.fits:
         return sentence(f"the recipe {decision.recipe} of {BY_PLAN}", [decision])
-    changes = same_training(job) | adapters(job)
-    first = ""
-    if "checkpointing" in changes:
-        # Checkpointing trains the same, so set it in any case.
-        fields = changes.pop("checkpointing")
-        first = _as_settings(case, from_config, job, "checkpointing", fields)
-        job = replace(job, **fields)
-        decision = decide(job, place)
-        if decision.fits:
-            return sentence(first, [decision])
-        first += " and "
-    found = smallest_sets(job, place, changes)[:MOST_NAMED]
+    found = smallest_sets(job, place)[:MOST_NAMED]
     if not found:
         return f"{BY_PLAN} says what saves most"
-    ways = [
-        " and ".join(_as_settings(case, from_config, job, name, changes[name]) for name in names)
-        for names, _ in found
-    ]
+    ways = []
+    for changes, changed in found:
+        keys = [
+            f"`{key}: {str(value).lower() if isinstance(value, bool) else value}`"
+            for key, value in changed_settings(from_config.read.trainer, job, changed.job).items()
+        ]
+        ways.append(" and ".join(changes) + (f" (set {', '.join(keys)})" if keys else ""))
     one_of = "one of: " if len(ways) > 1 else ""
-    return sentence(f"{first}{one_of}{'; '.join(ways)}", [one for _, one in found])
-
-
-def _as_settings(
-    case: ConfigCase, from_config: FromConfig, job: TrainingJob, name: str, fields: dict[str, Any]
-) -> str:
-    """A change in words, with the keys that make it in this config if plan knows them."""
-    settings = changed_settings(from_config.read.trainer, job, replace(job, **fields))
-    for setting in case.config.settings if name == "checkpointing" else ():
-        key = key_of(setting.path)
-        if key is not None and key.role == "checkpoints":
-            settings = {dotted(setting.path): True}
-    written = ", ".join(
-        f"`{key}: {str(value).lower() if isinstance(value, bool) else value}`"
-        for key, value in settings.items()
-    )
-    return f"{name} ({written})" if written else name
+    return sentence(f"{one_of}{'; '.join(ways)}", [decision for _, decision in found])
 
 
 # --- settings in other files ----------------------------------------------------------------------
