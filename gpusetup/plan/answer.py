@@ -43,7 +43,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, memory_size, named_gpu, place_of
+from gpusetup.plan.place import Place, named_gpu
 from gpusetup.plan.question import LARGEST, TrainingQuestion, has_adapters, job_of
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
@@ -99,7 +99,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed(question, decision.job)),
         "helps": helps(decision, confidence),
-        "ways": tuple(ways(request)),
+        "ways": tuple(usual_ways(request)),
         "advice": tuple(notes(request, decision)),
         "solved": question.solve,
         "config": from_config.read if from_config else None,
@@ -218,9 +218,11 @@ def memory_gib(decision: Decision) -> PlanMemory:
     return PlanMemory(**{name: round(size / GIB, 3) for name, size in sizes.items()})
 
 
-SHOWN = ("quantize", "lora", "accumulate", "step", "loss", "attention", "compile", "selective",
-         "fused_kernels", "offload_optimizer", "offload_checkpoints")  # fmt: skip
-"""Job fields that `settings` shows under their own names where they differ from the default."""
+SHOWN_UNLESS_DEFAULT = (
+    "quantize", "lora", "accumulate", "step", "loss", "attention", "compile", "selective",
+    "fused_kernels", "offload_optimizer", "offload_checkpoints",
+)  # fmt: skip
+"""Job fields that `settings` lists under their own names if they differ from the default."""
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
@@ -235,10 +237,11 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
-    # Without a vocabulary there are no logits, whose loss could need a kernel.
-    shown = [name for name in SHOWN if name != "loss" or job.shape.vocabulary]
-    others = {name: getattr(job, name) for name in shown}
+    others = {name: getattr(job, name) for name in SHOWN_UNLESS_DEFAULT}
     values |= {name: value for name, value in others.items() if value != JOB_DEFAULTS[name]}
+    # Without a vocabulary there are no logits, whose loss could need a kernel.
+    if not job.shape.vocabulary:
+        values.pop("loss", None)
     if job.fills_token_budget:
         values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
@@ -250,7 +253,7 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
 # --- the usual ways to train on one GPU -----------------------------------------------------------
 
 FUSED = {"loss": "fused"}
-WAYS: dict[str, dict[str, Any]] = {
+USUAL_WAYS: dict[str, dict[str, Any]] = {
     "full in fp32": {"dtype": "fp32", "amp": "bf16"},
     "full in bf16, 8-bit AdamW": {"dtype": "bf16", "optimizer": "adamw8bit"},
     "LoRA": {"lora": 16}, "LoRA, fused loss": {"lora": 16, **FUSED},
@@ -261,7 +264,7 @@ WAYS: dict[str, dict[str, Any]] = {
 transformers' Trainer."""
 
 
-def ways(request: PlanRequest) -> Iterator[Way]:
+def usual_ways(request: PlanRequest) -> Iterator[Way]:
     """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
     choose a kind of training.
 
@@ -275,7 +278,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
         return
     place = replace(request.place, offload=False)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
-    for name, changes in WAYS.items():
+    for name, changes in USUAL_WAYS.items():
         # On a single GPU memory is usually short, so people switch checkpointing on.
         way = replace(usual, job_fields={**changes, "checkpointing": True})
         job = job_of(way, shape, place)
@@ -460,11 +463,11 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
         raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
     # Hundreds of rows name the same few cards.
-    gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
+    place_named = lru_cache(maxsize=64)(partial(named_gpu, rows=gpus))
     for row in reader:
-        name = (row.get("gpu") or "").strip()
+        name, size = ((row.get(column) or "").strip() for column in ("gpu", "gpu_mem_gb"))
         try:
-            place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
+            place = place_named(f"{name} {size}GB" if size else name)
             job = TrainingJob(
                 shape=model_named((row.get("model") or "").strip()),
                 gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
@@ -491,13 +494,6 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
                 gpus=0,
                 context=0,
             )
-
-
-def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
-    """The GPU that a row describes by its name, its memory in GB, or both."""
-    if not name:
-        return place_of(None, memory_size(f"{size}GiB"))
-    return named_gpu(f"{name} {size}GB" if size else name, gpus)
 
 
 def number(name: str, text: str | None, most: int) -> int:

@@ -71,11 +71,12 @@ def question_of(
     }
     for part in PARTS:
         fields |= part(reader, fields)
-    own = {name: fields[name] for name in dict(defaults(TrainingQuestion)) if name in fields}
-    # Leave out fields that the config does not set, so that the trainer's defaults apply.
-    job_fields = {
-        name: fields[name] for name in JOB_DEFAULTS.keys() - own if fields.get(name) is not None
+    question_fields = {
+        name: fields[name] for name in dict(defaults(TrainingQuestion)) if name in fields
     }
+    other_fields = JOB_DEFAULTS.keys() - question_fields
+    # Leave out fields that the config does not set, so that the trainer's defaults apply.
+    job_fields = {name: fields[name] for name in other_fields if fields.get(name) is not None}
     # plan counts the models of RL as a whole. Trinity-RFT's run on other GPUs or were part of the
     # measured runs. In supervised training, a map about sampling or serving belongs to another
     # program.
@@ -83,7 +84,7 @@ def question_of(
     if trainer == "trinity" or fields.get("rl"):
         counted_maps = OTHER_MODELS - {"teacher"}
     return FromConfig(
-        question=TrainingQuestion(**own, job_fields=job_fields),
+        question=TrainingQuestion(**question_fields, job_fields=job_fields),
         per_gpu=fields["per_gpu"],
         total=fields["total"],
         gpus=fields["devices"],

@@ -32,15 +32,15 @@ from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import (
     Decision,
     decide,
-    doubt,
     near_limit,
     smallest_sets,
+    why_uncertain,
+    with_option,
 )
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
-from gpusetup.plan.trainers import changed_settings
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
 from gpusetup.tune.case import (
     LONGEST_VALUE,
@@ -97,7 +97,7 @@ def judge(
     verdict: Literal["clear", "close", "too much"] = "close"
     if needed > capacity * (1 + near):
         verdict = "too much"
-    elif needed <= capacity * (1 - near) and not doubt(job, recipe):
+    elif needed <= capacity * (1 - near) and not why_uncertain(job, recipe):
         # A key that plan does not understand may need memory, so no batch size is certain.
         verdict = "close" if from_config.read.not_understood else "clear"
     sharded = memory(replace(job, strategy="fsdp"), recipe).total / GIB
@@ -215,8 +215,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
 
 
 def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
-    """A sentence with up to three ways to make one sample fit, as keys of this config if its
-    trainer's keys are known."""
+    """Up to three ways to make one sample fit, and how to get the trainer's keys for them."""
     job, _ = _job_of(from_config, 1, card)
     # Use the memory model alone, as `judge` did; a measured run may say something else.
     place = replace(card, predict=True)
@@ -235,15 +234,13 @@ def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
     found = smallest_sets(job, place)[:MOST_NAMED]
     if not found:
         return f"{BY_PLAN} says what saves most"
-    ways = []
-    for changes, changed in found:
-        keys = [
-            f"`{key}: {str(value).lower() if isinstance(value, bool) else value}`"
-            for key, value in changed_settings(from_config.read.trainer, job, changed.job).items()
-        ]
-        ways.append(" and ".join(changes) + (f" (set {', '.join(keys)})" if keys else ""))
+    ways = [
+        " and ".join(with_option(change, fields) for change, fields in changes.items())
+        for changes, _ in found
+    ]
     one_of = "one of: " if len(ways) > 1 else ""
-    return sentence(f"{one_of}{'; '.join(ways)}", [decision for _, decision in found])
+    how = sentence(f"{one_of}{'; '.join(ways)}", [decision for _, decision in found])
+    return f"{how}. `gpusetup plan --from-config {case.file}` with these options prints the keys"
 
 
 # --- settings in other files ----------------------------------------------------------------------
@@ -407,7 +404,7 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
     tied = tied_to_micro_batch(case)
     if tied is not None:
         return [f"{name} stays {split.size} ({pieces} by {source}): {tied}"]
-    reason = f"{pieces} keeps the effective batch of {effective} on a GPU"
+    reason = f"{pieces} fits on this card and keeps the effective batch of {effective} on a GPU"
     if source == MEASURED:
         # plan only knows models without BatchNorm, but a measured one may have it.
         reason += "; keep the old value if your model has BatchNorm"
