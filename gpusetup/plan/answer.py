@@ -389,7 +389,7 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         return
     trainer = "a plain training loop"
     if job.fills_token_budget or (job.shards_parameters and "strategy" not in named_fields):
-        trainer = "FSDP"
+        trainer = "FSDP, which divides the model among the GPUs" if job.gpus > 1 else "FSDP"
     elif has_adapters(question.job_fields):
         trainer = "transformers' Trainer"
     yield f"{trainer} (`--trainer`)"
