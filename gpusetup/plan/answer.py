@@ -17,7 +17,6 @@ from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import Confidence, PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB, MIB
-from gpusetup.model.versions import Capability
 from gpusetup.plan.config import FromConfig, RopeScaling
 from gpusetup.plan.decide import (
     NONE,
@@ -43,7 +42,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, named_gpu
+from gpusetup.plan.place import FIRST_WITH_BFLOAT16, Place, named_gpu
 from gpusetup.plan.question import LARGEST, TrainingQuestion, has_adapters, job_of
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
@@ -73,7 +72,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
     question, job, place = request.question, request.job, request.place
     from_config = request.from_config
     decision = (SOLVERS[question.solve] if question.solve else decide)(job, place)
-    plain = cell(decision)
+    row = cell(decision)
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
 
@@ -82,14 +81,14 @@ def answer(request: PlanRequest) -> PlanAnswer:
         is_close = any(reasons_for_close(request, one, uncounted))
         return "measured" if one.measured else "close" if is_close else "clear"
 
-    variables = dict(plain.env)
+    variables = dict(row.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
     # One CUDA_VISIBLE_DEVICES cannot select GPUs on several machines of eight.
     asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= 8
-    has_more = (place.count or 0) > decision.job.gpus
-    if decision.fits and (has_more or asks_for_fewest):
+    leaves_some_unused = (place.count or 0) > decision.job.gpus
+    if decision.fits and (leaves_some_unused or asks_for_fewest):
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
-    answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
+    answered = {field.name: getattr(row, field.name) for field in fields(type(row))}
     answered |= {
         "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
@@ -295,10 +294,6 @@ def usual_ways(request: PlanRequest) -> Iterator[Way]:
 
 
 # --- notes: what is wrong, uncertain or worth considering -----------------------------------------
-
-
-FIRST_WITH_BFLOAT16 = Capability(8, 0)
-"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
 
 
 def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:

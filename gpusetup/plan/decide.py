@@ -269,14 +269,10 @@ def max_context(job: TrainingJob, place: Place) -> Decision:
 def max_batch(job: TrainingJob, place: Place) -> Decision:
     """The decision for the largest batch over all GPUs at which some recipe fits, without offload
     if any batch fits so."""
-    for tried_place in (replace(place, offload=False), place):
-
-        def fits(batch: int, place: Place = tried_place) -> bool:
-            return decide(replace(job, batch=batch), place).fits
-
-        most = largest(fits)
-        if most:
-            break
+    without_offload = replace(place, offload=False)
+    most = largest(lambda batch: decide(replace(job, batch=batch), without_offload).fits)
+    if not most:
+        most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
     return decide(replace(job, batch=max(most, 1)), place)
 
 
@@ -537,6 +533,7 @@ def better_with_fewer(
     tried = [solver(replace(job, gpus=n), place) for n in numbers if n % (place.sp or 1) == 0]
     # With the same recipe more GPUs are faster, and `max` takes the first of equals, the largest.
     best = max(tried, key=rank, default=decision)
+    # That a number was measured only decides between equally good ones.
     if rank(best)[:3] <= rank(decision)[:3]:
         return None
     most, fewer = (sequence_degrees(one.job)[-1] for one in (decision, best))

@@ -27,6 +27,8 @@ from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""The compute capability of Ampere; older GPUs emulate bfloat16 in float32."""
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
 
 

@@ -21,6 +21,7 @@ from gpusetup.configs.settings import (
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
+from gpusetup.plan.place import FIRST_WITH_BFLOAT16
 from gpusetup.tune.advice import (
     embedding_cache,
     network_size,
@@ -88,7 +89,8 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     # loader without workers raises an error for them.
     if not facts.cores or is_faster is False:
         return
-    (count, reason), source = worker_count(facts), WORKERS_SOURCE
+    count, reason = worker_count(facts)
+    source = WORKERS_SOURCE
     if is_faster:
         reason, source = f"it trains faster with {count} loader workers", MEASURED
     for setting in settings:
@@ -136,8 +138,6 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
 TENSOR_CORES_SINCE = Capability(7, 0)
 """The compute capability of Volta, the first GPUs with tensor cores."""
-BF16_SINCE = Capability(8, 0)
-"""The compute capability of Ampere; older GPUs emulate bf16 in float32."""
 WITHOUT_TENSOR_CORES = "GTX 16"
 """Turing cards of this series have no tensor cores although their capability, 7.5, is that of an
 RTX 2060."""
@@ -155,7 +155,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
     # If mixed precision was measured to be faster here, the card need not have tensor cores.
-    capability = case.facts.capability or (BF16_SINCE if is_faster else None)
+    capability = case.facts.capability or (FIRST_WITH_BFLOAT16 if is_faster else None)
     if capability is None or is_faster is False:
         return
     if case.fixed_by:
@@ -168,7 +168,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
         if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
-    kind = "bf16" if capability >= BF16_SINCE else "fp16"
+    kind = "bf16" if capability >= FIRST_WITH_BFLOAT16 else "fp16"
     reason = "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model"
     source = "acceleration guide"
     if is_faster:
