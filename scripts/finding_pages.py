@@ -33,10 +33,10 @@ GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5070 Ti
 PyTorch version: 2.6.0+cu124 in /home/me/venv
 """
 """What a text must show besides before a change of torch can be recommended."""
-CHECK_IT = "Check that this is your problem"
+CHECK_IT = "Check first"
 FIX_IT = "How to fix it"
 OTHER_MESSAGES = "Other messages of this cause:"
-MOST_WORDS = 190
+MOST_WORDS = 160
 """Of a page: a longer one leaves out further messages that lead to it."""
 NO_PAGE = ("ok", "unknown", "report-cut", "report-empty", "rule-broken")
 """Answers about the text that doctor read: nobody searches for them."""
