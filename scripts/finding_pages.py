@@ -36,7 +36,7 @@ PyTorch version: 2.6.0+cu124 in /home/me/venv
 CHECK_IT = "Check first"
 FIX_IT = "How to fix it"
 OTHER_MESSAGES = "Other messages of this cause:"
-MOST_WORDS = 160
+MOST_WORDS = 130
 """Of a page: a longer one leaves out further messages that lead to it."""
 NO_PAGE = ("ok", "unknown", "report-cut", "report-empty", "rule-broken")
 """Answers about the text that doctor read: nobody searches for them."""
