@@ -53,7 +53,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "companion-torch-mismatch": ("gpusetup install PACKAGE", "python -m pip check"),
     "container-hook-failed": (),
     "cuda-lib-missing": (),
-    "device-node-missing": ("sudo nvidia-modprobe -c=0 -u", "ls -l /dev/nvidia*"),
     "gpu-check-failed": ("gpusetup verify -v",),
     "gpu-memory-taken": ("nvidia-smi", "kill 4711    # the PID that nvidia-smi lists"),
     "hardware-fault": (

@@ -34,9 +34,6 @@ HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then repeat the run and read its output"
 BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
 WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
-WHICH_TORCH = (
-    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"'
-)
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"

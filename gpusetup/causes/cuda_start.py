@@ -45,12 +45,14 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _without_compat(context: RuleContext) -> Lines:
-    """The commands that take cuda-compat's folder off LD_LIBRARY_PATH, where its libcuda is loaded
-    instead of the driver's."""
-    folder = context.snapshot.container.cuda_compat_path or ""
-    if folder and folder in (context.snapshot.environment.get("LD_LIBRARY_PATH") or ""):
-        return paste.without_folders(context, folder)
+def _without_other_libcuda(context: RuleContext) -> Lines:
+    """The command that takes the folder off LD_LIBRARY_PATH from which libcuda is loaded instead of
+    the driver's: cuda-compat's folder, or one with an old copy."""
+    machine = context.snapshot
+    loaded_from = (machine.driver.libcuda_path or "").rpartition("/")[0]
+    for folder in (machine.container.cuda_compat_path, loaded_from):
+        if folder and folder in machine.environment.get("LD_LIBRARY_PATH", ""):
+            return paste.without_folders(context, folder)
     return ()
 
 
@@ -131,7 +133,7 @@ CAUSES = (
         "driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        commands=_without_compat,
+        commands=_without_other_libcuda,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
         formerly=("driver-call-unsupported",),
@@ -143,7 +145,7 @@ CAUSES = (
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat works only on data centre GPUs, and only with some drivers",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
-        commands=_without_compat,
+        commands=_without_other_libcuda,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
     ),
@@ -224,6 +226,7 @@ CAUSES = (
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
         means="NVML and nvidia-smi work without this module, but CUDA does not.",
         text="Load nvidia_uvm and create its device node",
+        formerly=("device-node-missing",),
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
             says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
@@ -231,18 +234,6 @@ CAUSES = (
             says(r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)", example="stat failed: /dev/nvidia-uvm: no such file or directory"),
             says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
         ),
-    ),
-    Cause(
-        "device-node-missing",
-        title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
-        plain="A GPU's device node is missing: nothing can use it",
-        means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
-        text="Create the device node. A reboot removes the node, so also enable the driver's "
-        "udev rules or nvidia-persistenced",
-        explains=("gpu-init-failed",),
-        where=(places.no(places.IN_A_CONTAINER),),
-        commands=("sudo nvidia-modprobe -c={gpu}",),
-        look=("ls -l /dev/nvidia*",),
     ),
     Cause(
         "device-permission",

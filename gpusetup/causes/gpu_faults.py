@@ -81,8 +81,8 @@ CAUSES = (
         "check heat, power and seating. If it comes back again, run NVIDIA's field diagnostic and "
         "have the GPU replaced",
         events=("hardware-fault", "sxid"),
-        commands=("sudo reboot",),
-        look=("sudo nvidia-bug-report.sh",),
+        # A reset or a reboot clears what the report shows.
+        commands=("sudo nvidia-bug-report.sh", "sudo reboot"),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
@@ -92,7 +92,7 @@ CAUSES = (
             says(r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)", what="test", example="10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C"),
             says(r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))", what="test", example="| Memory            | Fail - GPU: 3"),
         ),
-        formerly=("gpu-hang",),
+        formerly=("gpu-hang", "nvlink-degraded", "fabric-unhealthy"),
     ),
     Cause(
         "power-thermal-throttle",
@@ -124,19 +124,6 @@ CAUSES = (
         title="Other programs already use most of the memory of {who}",
         text="End the process that uses the memory",
         look=("nvidia-smi",),
-    ),
-    Cause(
-        "nvlink-degraded",
-        title="{who}: NVLinks are inactive",
-        means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
-        text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
-        "first; `nvidia-smi -q | grep -A 12 Fabric` shows its state). If they stay inactive, check the bridge between the cards, their seating and the "
-        "board",
-        explains=("nccl-error",),
-        formerly=("fabric-unhealthy",),
-        # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
-        commands=("sudo reboot",),
-        look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
     ),
     Cause(
         "bf16-unsupported",

@@ -121,7 +121,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "container-hook-failed",
     ),
     Layer.READINESS: (
-        "device-permission", "device-node-missing", "uvm-missing", "mig-misconfigured",
+        "device-permission", "uvm-missing", "mig-misconfigured",
         "vgpu-no-compute", "system-not-ready-fabric-manager",
         "libcuda-driver-mismatch", "forward-compat-unsupported", "mps-server",
         "wrong-libcuda-loaded", "cuda-init-out-of-memory", "os-call-failed",
@@ -163,7 +163,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "gpu-check-failed",
     ),
     Layer.LOSSES: (
-        "vgpu-unlicensed", "power-thermal-throttle", "nvlink-degraded",
+        "vgpu-unlicensed", "power-thermal-throttle",
         "pcie-degraded", "mixed-precision-no-gain", "conda-missing",
     ),
 }  # fmt: skip

@@ -36,7 +36,7 @@ ANOTHER_CUDA = ("cuda", "cudnn", "nccl")
 """Words in the names of folders with libraries that torch's wheel already includes."""
 
 
-def _without_others(context: RuleContext) -> Lines:
+def _without_other_cuda_folders(context: RuleContext) -> Lines:
     """The commands that remove folders with other CUDA libraries from the loader's path: exactly
     the folders that the events name, or else all that look like CUDA folders."""
     folders: dict[str, None] = {}
@@ -58,14 +58,14 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     return Fix(text=text)
 
 
-def _named(context: RuleContext) -> str:
+def _missing_libraries(context: RuleContext) -> str:
     """The names of the missing libraries, separated by spaces."""
     return " ".join(
         [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
     )
 
 
-def _is_anothers(context: RuleContext) -> bool:
+def _another_package_needs_it(context: RuleContext) -> bool:
     """Whether a program or package other than torch needs the library: torch works, another program
     fails, or the failing file or the library's CUDA is not torch's."""
     torch = context.torch
@@ -73,8 +73,8 @@ def _is_anothers(context: RuleContext) -> bool:
         return True
     if failing_package(context) not in ("", "torch", "nvidia"):
         return True
-    library = re.search(OF_CUDAS_NUMBER, _named(context))
-    return bool(cuda_needed(torch) and library and not _torch_brings_it(context))
+    library = re.search(OF_CUDAS_NUMBER, _missing_libraries(context))
+    return bool(cuda_needed(torch) and library and not _torch_includes_it(context))
 
 
 OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
@@ -82,9 +82,9 @@ OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
 numbers."""
 
 
-def _torch_brings_it(context: RuleContext) -> bool:
+def _torch_includes_it(context: RuleContext) -> bool:
     """Whether the missing library belongs to the CUDA version that torch was built for."""
-    library = re.search(OF_CUDAS_NUMBER, _named(context))
+    library = re.search(OF_CUDAS_NUMBER, _missing_libraries(context))
     major, _, _ = (cuda_needed(context.torch) or "").partition(".")
     return library is not None and library[1] == major
 
@@ -196,7 +196,7 @@ CAUSES = (
                 or context.torch.import_error
             ),
         ),
-        commands=_without_others,
+        commands=_without_other_cuda_folders,
         cases=(
             Message(
                 having={"loaded": "", "compiled": ""},
@@ -318,14 +318,14 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
-                where=(_is_anothers, _torch_brings_it),
+                where=(_another_package_needs_it, _torch_includes_it),
                 means="torch's wheel brings this library for the same CUDA. It lies in "
                 "site-packages/nvidia, where torch looks for it and other packages do not.",
                 text="Let the package find torch's own library: import torch before it, or put "
                 "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH",
             ),
             Message(
-                where=(_is_anothers,),
+                where=(_another_package_needs_it,),
                 text="Another package, not torch, needs this library, because it was built for "
                 "another CUDA version (the traceback names its file). Install the package's build "
                 "for torch's CUDA version, or rebuild it here",
@@ -429,9 +429,6 @@ CAUSES = (
             by_check=True,
             certain_if=proofs.installed_pair_is_read(name),
             check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
-            refuted_by=(
-                Refutation(facts.versions_are_a_pair(name), "other-torch-imported", alike.WHICH_TORCH),
-            ),
             title="{pair}",
             plain=f"{name} was built for another torch",
             means="Each release is compiled for one torch release and one CUDA version (torchaudio "

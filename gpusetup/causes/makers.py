@@ -121,7 +121,6 @@ CAUSES = (
                 "rocm-override-wrong",
             ),
             Refutation(facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
-            Refutation(facts.nothing_asked_for_cuda),
         ),
         cases=(
             NO_KERNELS,
@@ -144,10 +143,7 @@ CAUSES = (
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build, and use the xpu device",
         # Source: torch documentation, XPU backend.
-        refuted_by=(
-            Refutation(facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
-            Refutation(facts.nothing_asked_for_cuda),
-        ),
+        refuted_by=(Refutation(facts.only_the_maker_is_named, "", alike.TORCHS_XPU),),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

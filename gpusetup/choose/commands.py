@@ -184,9 +184,6 @@ def steps_of_conda(
     if not name:
         return (install,)
     python = f"python={version}" if version else "python"
-    if version and version.endswith("t"):
-        # On conda-forge, the free-threaded Python is a separate package.
-        python = f"python-freethreading={version.rstrip('t')}"
     # Python comes from conda-forge, whichever channel torch comes from. Without `--yes`, conda asks
     # before it removes an environment of the same name.
     source = ("--override-channels", "--channel", "conda-forge")

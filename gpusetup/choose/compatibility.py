@@ -98,6 +98,7 @@ def rows_meant(
         return (row,) if row else ()
     rows = []
     for row in project.rows:
+        # `==0.16.*` gives 0.16, and `==1.2.post1` gives 1.2.post1. A range gives none, and counts.
         first = re.match(r"==([\d.]+?(?:\.?(?:post|rc|b|a)\d+)?)(?:\.\*)?$", row.versions)
         # The last patch of a series (`==0.16.*`) may be allowed where its first one is not.
         if not first or any(specifier.contains(f"{first[1]}{end}") for end in ("", ".9999")):

@@ -72,15 +72,7 @@ def described(
 def with_gpus(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """The snapshot with the named GPUs and driver. Raises UsageError for a text that names none,
-    and on macOS, where only Apple's GPUs exist."""
-    has_other_gpus = any(platform_implied(name, catalog) != "macos-aarch64" for name in names)
-    if snapshot.os.family == "macos" and (driver or has_other_gpus):
-        raise UsageError(
-            "On macOS, torch uses Apple's GPU or the CPU, so a driver or another vendor's card "
-            "makes no difference",
-            hint="leave out `--driver` and `--gpu`, or choose the system with `--os`",
-        )
+    """The snapshot with the named GPUs and driver. Raises UsageError for a text that names none."""
     if driver:
         driver = driver.strip()
         if not re.fullmatch(r"\d{3}(\.\d+){0,3}", driver):

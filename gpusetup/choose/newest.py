@@ -164,7 +164,6 @@ NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 def on_missing_build(question: BuildQuestion) -> Iterator[str]:
     """Yields notes on what the catalog lacks if no build fits."""
     host, catalog, backend = question.host, question.catalog, question.backend
-    torch = question.wish.torch
     if not in_scope(question):
         # For Windows on Arm, torch's own index has CPU builds since torch 2.7.
         yield (
@@ -180,18 +179,7 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
     releases = [row.torch for row in catalog.releases]
     if not any(map(question.takes, releases)):
         span = f"{releases[0]} to {releases[-1]}"
-        yield f"the catalog of {catalog.as_of} has torch {span}, but not {torch}"
-        return
-    # Rows of conda's channels do not name a backend.
-    rows = [row for row in catalog.builds if row.channel == "pytorch"]
-    of_torch = dict.fromkeys(row.backend for row in rows if question.takes(row.torch))
-    of_backend = sorted((row.torch for row in rows if row.backend == backend), key=parsed)
-    if torch and of_backend and backend not in of_torch:
-        yield (
-            f"torch {torch} was never built for {backend}: its builds are for "
-            f"{', '.join(of_torch)}; builds for {backend} are of torch {of_backend[0]} to "
-            f"{of_backend[-1]}"
-        )
+        yield f"the catalog of {catalog.as_of} has torch {span}, but not {question.wish.torch}"
 
 
 def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:

@@ -41,7 +41,14 @@ from gpusetup.choose.compatibility import (
     why_release_differs,
     why_row_differs,
 )
-from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, pick, preference
+from gpusetup.choose.constraints import (
+    first_reason,
+    fitting_builds,
+    nearest,
+    newest_first,
+    pick,
+    preference,
+)
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import public
 from gpusetup.choose.newest import newest_fitting, nothing_fits
@@ -110,11 +117,9 @@ class PackageSet(Frozen):
     """The names of requested packages that are installed after the set."""
 
 
-def candidates(
-    question: PackageQuestion, prefer: TorchBuild | None = None
-) -> tuple[TorchBuild, ...]:
+def candidates(question: PackageQuestion) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
-    same torch version, `prefer` comes first, then the best one for the host."""
+    same torch version, the best one for the host comes first."""
     wish = question.wish
     takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
     oldest = parsed("0" if takes_old else OLDEST)
@@ -123,10 +128,8 @@ def candidates(
         for build in fitting_builds(question.of_torch)
         if parsed(build.torch) >= oldest and question.why_not(build) is None
     ]
-    best = preference(question.of_torch)
-    # Python's sort is stable, so builds of the same torch version keep the order of the first sort.
-    fitting.sort(key=lambda build: (build != prefer, best(build)))
-    return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
+    rank = preference(question.of_torch)
+    return tuple(sorted(fitting, key=lambda build: (newest_first(build.torch), rank(build))))
 
 
 # --- by the table ---------------------------------------------------------------------------------
@@ -269,19 +272,19 @@ class Search:
         self.with_any_torch: str | None = None
         """uv's reason if no torch of a backend works with the packages."""
 
-    def best(self, prefer: TorchBuild | None) -> PackageSet:
-        """The set of packages from the index. `prefer` is the installed build if it works.
+    def best(self, installed: TorchBuild | None) -> PackageSet:
+        """The set of packages from the index. `installed` is the installed build, if there is one.
 
         Raises Unsatisfiable if no set works.
         """
-        builds, words = candidates(self.question, prefer), self.question.wish.words
+        builds, words = candidates(self.question), self.question.wish.words
         if not builds:
             raise nothing_goes_together(self.question)
         first: IndexAnswer | None = None
         # Without the pins, uv looks through years of older releases, until one fits this torch.
         for asked in dict.fromkeys((self._at_newest(words), words)):
             # Those that change the environment least come first.
-            likely = dict.fromkeys((*self._near(prefer, builds), builds[0]))
+            likely = dict.fromkeys((*self._near(installed, builds), builds[0]))
             for build in chain(likely, self._named_by_uv(builds, asked)):
                 answer = self._try(build, asked)
                 if not answer.reason:
@@ -500,14 +503,13 @@ class Search:
         reason, question = self.with_any_torch or first.reason or "", self.question
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
-        # uv only sees that a constraint excludes what the packages bring: the table knows why.
+        # gpusetup's own limits, such as `torchcodec<0.17`, are not what the user required: uv only
+        # sees that they exclude what the packages bring, and the table knows why.
         asked = tuple(self.asked.values())
-        brought = self.index.ask(
-            SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
-        ).packages
+        without_limits = SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
         verdicts = (
             why_release_differs(name, public(version), newest, question.catalog)
-            for name, version in brought.items()
+            for name, version in self.index.ask(without_limits).packages.items()
         )
         excluded = [*filter(None, verdicts)]
         title = f"No release fits: {words}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -242,10 +242,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
             verdict = prove(job, target.layout.python, device)
-        if torch_stays(verdict):
-            return _unchanged(run, task, notes, verdict)
-        out.talk("The right build is there but fails its test: it will be installed again.")
-        task = task.again()
+        return _unchanged(run, task, notes, verdict)
     if target.venv is None:
         check_environment(machine)
     task, plan = plan_newest(job, target, task)
@@ -286,7 +283,8 @@ def _unchanged(
         newest=task.newest,
         notes=notes,
     )
-    return Reply(answer, screens.end_screen(answer, notes=(*task.notes, *notes)))
+    screen = screens.end_screen(answer, notes=(*task.notes, *notes))
+    return Reply(answer, screen, 0 if torch_stays(verdict) else 1)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -517,16 +515,22 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
     if not named_file.is_there(Path(PROJECT_FILE)):
         notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
+    return _edit_reply(ask.path, after, replace(edit, steps=steps, notes=tuple(notes)))
+
+
+def _edit_reply(path: str, after: Mapping[str, str], edit: Edit) -> Reply:
+    """The reply with an edit of a file; `after` are the versions that the project or script then
+    has."""
     answer = InstallAnswer(
         state="planned",
-        target=ask.path,
+        target=path,
         before={},
         after=after,
-        steps=tuple(DoneStep(argv=argv) for argv in steps),
+        steps=tuple(DoneStep(argv=argv) for argv in edit.steps),
         lines=edit.lines,
-        notes=tuple(notes),
+        notes=edit.notes,
     )
-    return Reply(answer, partial(screens.project_screen, notes=notes))
+    return Reply(answer, partial(screens.project_screen, notes=edit.notes))
 
 
 def _for_pythons(
@@ -570,12 +574,4 @@ def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
         "uv asks this index for the script's other packages too; `explicit = true` below its url "
         "in the block keeps them on the default index",
     )
-    answer = InstallAnswer(
-        state="planned",
-        target=path,
-        before={},
-        after=labelled(build, tuple(pins)),
-        steps=tuple(DoneStep(argv=argv) for argv in commands),
-        notes=notes,
-    )
-    return Reply(answer, partial(screens.project_screen, notes=notes))
+    return _edit_reply(path, labelled(build, tuple(pins)), Edit(steps=commands, notes=notes))

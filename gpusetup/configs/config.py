@@ -149,23 +149,16 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
         return None
     text, key_start, end = config.text, neighbour.key_start, neighbour.end
     line_start = text.rfind("\n", 0, key_start) + 1
-    if config.format == "json":
-        indent = text[line_start:key_start]
-        # If the JSON is on one line, the new key goes on that line too.
-        has_own_line = line_start > 0 and not indent.strip()
-        gap = f"{config.newline}{indent}" if has_own_line else " "
-        addition = f',{gap}"{name}": {value}'
-    else:
-        # The last line may lack a newline.
-        line_end = text.find("\n", end) + 1 or len(text)
-        # In YAML the neighbour must be alone on its line, with at most a comment after it.
-        behind = text[end:line_end].rstrip("\n")
-        has_more = neighbour.flow or "\n" in text[key_start:end]
-        if has_more or not re.fullmatch(r"\s*(#.*)?\r?", behind):
-            return None
-        line = f"{' ' * (key_start - line_start)}{name}: {value}"
-        end = line_end
-        ends_in_newline = text[:end].endswith("\n")
-        addition = f"{line}{config.newline}" if ends_in_newline else f"{config.newline}{line}"
+    # The last line may lack a newline.
+    line_end = text.find("\n", end) + 1 or len(text)
+    # The neighbour must be alone on its line, with at most a comment after it; all of JSON is in
+    # `{...}`, where a new key would need a comma too.
+    behind = text[end:line_end].rstrip("\n")
+    has_more = neighbour.flow or "\n" in text[key_start:end]
+    if has_more or not re.fullmatch(r"\s*(#.*)?\r?", behind):
+        return None
+    line = f"{' ' * (key_start - line_start)}{name}: {value}"
+    ends_in_newline = text[:line_end].endswith("\n")
+    addition = f"{line}{config.newline}" if ends_in_newline else f"{config.newline}{line}"
     path = (*neighbour.path[:-1], name)
-    return Edit(path=path, start=end, end=end, text=addition, value=value)
+    return Edit(path=path, start=line_end, end=line_end, text=addition, value=value)

@@ -48,14 +48,14 @@ class Key(Frozen):
 class Added(Frozen):
     """A key that may be added to a config on a new line, and where."""
 
-    beside: str
+    below: str
     """The existing key below which the new key is written."""
     role: str
     name: str
     source: str
     needs: str = ""
     """Names which show that the config's trainer reads the key; one of them is enough. "" if
-    `beside` already shows it."""
+    `below` already shows it."""
 
 
 class KeyTable(Frozen):

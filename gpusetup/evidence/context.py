@@ -156,14 +156,14 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 NO_FAILURES = frozenset(
     "torch-loads-libraries "  # noqa: SIM905
-    "device-node-missing rocm-lists-gpu "
+    "rocm-lists-gpu "
     "packaged-program environment-owner host-of-a-lender names-failure "
     "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
-    "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
+    "backend-runs ran-first program-failed bare-yes gpu-unused ran-alone "
     "nccl-on-a-bridge output-shown program-crashed cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "
-    "gpu-starved pin-pulls-torch container-start-failed vendor-image "
+    "gpu-starved container-start-failed vendor-image "
     "python-bound".split()
 ) | {"card-beside-nvidia"}
 """Events that do not explain a failure on their own."""

@@ -201,18 +201,6 @@ def companion_fits(context: RuleContext, companion: Name) -> bool | None:
     return False if is_of_another else fits
 
 
-def versions_are_a_pair(companion: Name) -> Fact:
-    """A fact that holds if the listed versions of torch and companion work together."""
-
-    def fact(context: RuleContext) -> str:
-        listed = package(context, companion)
-        if listed is None or not companion_fits(context, companion):
-            return ""
-        return f"{companion} {listed.version} belongs to torch {context.torch.version}"
-
-    return fact
-
-
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
     """Some index has the wanted torch for this Python and system."""
     release = (context.snapshot.wanted.torch or "").removeprefix("==")
@@ -291,34 +279,30 @@ def torch_lists_the_target(context: RuleContext) -> str:
     return f"torch has kernels for {min(listed)}" if listed else ""
 
 
-LOOK_FOR_CUDA = (
-    *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
-    *("hip-kernel-missing", "no-xpu", "torch-missing", "cuda-toolkit-missing"),
+LOOKED_FOR_A_GPU = (
+    *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable"),
+    *("hip-kernel-missing", "no-hip-gpus", "no-xpu", "torch-missing", "cuda-toolkit-missing"),
     *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
 )
-"""Messages of programs that looked for a GPU or a torch build. They say more about the fault than
-the GPU's vendor does."""
-NO_COMPLAINT = "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
-"""Why the GPU's maker is not the cause, where the text says nothing about its build."""
+"""Messages of programs that looked for a GPU or a torch build."""
 
 
-def nothing_asked_for_cuda(context: RuleContext) -> str:
-    """The text names another vendor's GPU, but no program in it looked for CUDA, and it shows no
+def only_the_maker_is_named(context: RuleContext) -> str:
+    """The text names another vendor's GPU, but no program in it looked for a GPU, and it shows no
     torch build for a different vendor. So the GPU's vendor does not explain what fails."""
     torch = context.torch
     # Only a CUDA build loads CUDA's libraries when torch is imported.
     loads_cuda = events(context, "torch-loads-libraries") and events(context, "cuda-lib-missing")
-    has_the_makers_build = (torch.backend or "xpu").startswith(("xpu", "rocm"))
-    if not is_report(context) or loads_cuda or not has_the_makers_build:
+    is_a_different_build = loads_cuda or (torch.backend or "").startswith(("cu", "cpu"))
+    if not is_report(context) or is_a_different_build or events(context, *LOOKED_FOR_A_GPU):
         return ""
     # An XPU build prints "CUDA available: False" on every machine.
     torch_sees_none = torch.cuda_available is False and torch.backend != "xpu"
-    # A CUDA error does not show a program that looks for a GPU.
-    looked_for = [kind for kind in LOOK_FOR_CUDA if kind != "cuda-error"]
-    searched = events(context, "gpu-unused", "no-hip-gpus", *looked_for)
-    if torch_sees_none or searched:
+    # Without a torch, "it does not use my Radeon" does not show which program or build is wrong.
+    is_unused = events(context, "gpu-unused") and (torch.version or torch.backend)
+    if torch_sees_none or is_unused:
         return ""
-    return NO_COMPLAINT
+    return "the text names the GPU's maker, and no program in it looked for a GPU in vain"
 
 
 def whys(context: RuleContext, kind: str) -> set[str | None]:
@@ -352,25 +336,3 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *messages))):
         return ""
     return "the text names no virtual GPU, and an old driver causes the same error"
-
-
-ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
-"""Words that only ROCm uses: `hipErrorNoDevice`, `rocm-smi`, `ROCk module`, `/dev/kfd`."""
-
-
-def only_the_maker_is_named(context: RuleContext) -> str:
-    """The text names another vendor's GPU, but neither a torch build nor a message of that vendor's
-    software. So it does not show whether the build, the driver or the program is at fault."""
-    if not is_report(context) or context.torch.backend or context.torch.version:
-        return ""
-    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that a program called its
-    # runtime.
-    messages = events(context, "no-hip-gpus")
-    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
-    if rocm_complains or events(context, *LOOK_FOR_CUDA):
-        return ""
-    if messages or events(context, "gpu-unused"):
-        for event in events(context, "foreign-gpu"):
-            gpu = (event.values.get("name") or event.text or "")[:40].strip()
-            return f"the text names the GPU ({gpu}) and does not show which torch runs"
-    return ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpusetup.model.patterns import lazy
+import re
 
-PRINTED = lazy(
+PRINTED = re.compile(
     # Errors and warnings: `RuntimeError`, `error 35`, `fatal:`, `WARNING`.
     r"\b[A-Z]\w*(?:Error|Exception|Warning|Failed)\b|(?i:\berror:? ?\d)"
     r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b|\b(?:WARNING|ERROR|CRITICAL)\b"

@@ -39,15 +39,14 @@ def uvm_missing(context: RuleContext) -> Findings:
     # In WSL, the Windows driver manages the memory, so this module does not exist.
     if context.os.wsl:
         return
-    messages = [
-        event
-        for event in events(context, "uvm-missing", "module-not-found")
-        if "uvm" in event.values.get("module", event.kind)
-    ]
+    unfound = events(context, "module-not-found")
+    messages = list(events(context, "uvm-missing"))
+    messages += [event for event in unfound if "uvm" in event.values.get("module", "")]
     machine = context.snapshot
     paths = [node.path for node in machine.devices or ()]
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
     lacks_uvm = machine.driver.uvm_loaded is False or has_no_node
+    # If CUDA starts, it loads the module and creates the node itself.
     if lacks_uvm and driver_answers(context) and machine.cuda_api.init_code:
         text = "the nvidia_uvm module is not loaded, or /dev/nvidia-uvm is missing"
         messages.append(shown(context, "devices", text))
@@ -58,12 +57,12 @@ def uvm_missing(context: RuleContext) -> Findings:
 def device_permission(context: RuleContext) -> Findings:
     """This user has no permission to open the device nodes."""
     messages = list(events(context, "device-permission"))
+    nodes = [n for n in context.snapshot.devices or () if n.path.startswith("/dev/nvidia")]
     # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
     closed_nodes = [
         node
-        for node in context.snapshot.devices or ()
-        if node.path.startswith("/dev/nvidia") and "caps" not in node.path
-        if False in (node.readable, node.writable)
+        for node in nodes
+        if "caps" not in node.path and False in (node.readable, node.writable)
     ]
     # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
     for node in sorted(closed_nodes, key=lambda node: len(node.path)):
@@ -84,31 +83,33 @@ BUSY = 46
 def mig_misconfigured(context: RuleContext) -> Findings:
     """MIG is on, but there is no instance that a process can use, or there are several and none is
     selected."""
-    sliced = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
+    cause, with_mig = "mig-misconfigured", [gpu for gpu in unhidden(context) if gpu.mig_enabled]
     variable = context.snapshot.environment.get(HIDES, "")
-    messages = events(context, "mig-misconfigured")
+    messages = events(context, cause)
     # The record marks a message that has other meanings too with the value `shown`.
-    if not sliced and "MIG-" not in variable:
+    if not with_mig and "MIG-" not in variable:
         messages = tuple(message for message in messages if "shown" not in message.values)
     # CUDA accepts one instance. If the variable names several, CUDA reports it as invalid.
     if variable.count("MIG-") > 1:
         messages += cuda_errors(context, INVALID_DEVICE)
-    counts = [instances(gpu) for gpu in sliced]
-    empty = [gpu for gpu, count in zip(sliced, counts, strict=True) if count == 0]
+    empty = [gpu for gpu in with_mig if instances(gpu) == 0]
     if empty and not messages:
         create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_listed(empty))
         fix = Fix(text=NOTHING_RUNS, commands=(create,), needs_root=True)
         what = "MIG is on, and there is no MIG instance that can compute"
-        yield of_gpus(context, "mig-misconfigured", empty, *MIG, "name", fix=fix, what=what)
-    # A process computes on one MIG instance, or on whole GPUs.
-    total = sum(count or 0 for count in counts)
-    skips = any(not gpu.mig_enabled and gpu.visible is False for gpu in unhidden(context))
-    must_choose = total > 0 and not variable.startswith("MIG-") and (skips or total > 1)
+        yield of_gpus(context, cause, empty, *MIG, "name", fix=fix, what=what)
+    number_of_instances = sum(instances(gpu) or 0 for gpu in with_mig)
+    # A process computes on one MIG instance, or on whole GPUs, so CUDA leaves these out.
+    whole_gpus_left_out = [
+        gpu for gpu in unhidden(context) if not gpu.mig_enabled and gpu.visible is False
+    ]
+    has_a_choice = number_of_instances > 1 or (number_of_instances and whole_gpus_left_out)
+    must_choose = has_a_choice and not variable.startswith("MIG-")
     if messages or must_choose:
         what = "MIG is on, and the process does not use exactly one MIG instance"
+        # If CUDA starts, it uses the first instance, which may be what the person wants.
         is_weak = not messages and not context.snapshot.cuda_api.init_code
-        cause = "mig-misconfigured"
-        yield of_gpus(context, cause, sliced, *MIG, messages=messages, weak=is_weak, what=what)
+        yield of_gpus(context, cause, with_mig, *MIG, messages=messages, weak=is_weak, what=what)
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances")
@@ -142,10 +143,9 @@ def compute_mode(context: RuleContext) -> Findings:
     without_cuda = [gpu for gpu in unhidden(context) if _lacks_cuda(gpu)]
     if without_cuda:
         yield of_gpus(context, "vgpu-no-compute", without_cuda, *fields)
+    with_cuda = [gpu for gpu in unhidden(context) if gpu not in without_cuda]
     for mode in ("prohibited", "exclusive"):
-        closed = [
-            gpu for gpu in unhidden(context) if _mode(gpu) == mode and gpu not in without_cuda
-        ]
+        closed = [gpu for gpu in with_cuda if _mode(gpu) == mode]
         if closed:
             # Only these GPUs: the others of a shared node belong to other people.
             command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_listed(closed))
@@ -200,8 +200,8 @@ ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
 """Error numbers of older CUDA runtimes -> the current numbers."""
 
 RUNS_ALREADY = (2, 36)
-"""Codes that have a different meaning after CUDA has started, because then they do not come from
-cuInit."""
+"""Codes with which programs also fail after CUDA has started, for other reasons (2: an allocation
+failed; 36: a call needs a newer driver). They count only if cuInit itself returned them."""
 
 
 def cuda_answers(context: RuleContext) -> Findings:
@@ -210,10 +210,11 @@ def cuda_answers(context: RuleContext) -> Findings:
     api = context.snapshot.cuda_api
     messages: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):
-        named = CODE_OF_KIND.get(event.kind)
-        code = named or whole_number(event.values.get("code")) or 0
-        code = ALIASES.get(code, code)
-        if (code in CODES and (named or code not in RUNS_ALREADY)) or code == api.init_code:
+        of_kind = CODE_OF_KIND.get(event.kind)
+        number = of_kind or whole_number(event.values.get("code")) or 0
+        code = ALIASES.get(number, number)
+        is_of_start = of_kind or (code in CODES and code not in RUNS_ALREADY)
+        if is_of_start or code == api.init_code:
             messages[code] = (*messages.get(code, ()), event)
     # In a text, the quoted line already contains the code.
     is_quoted = is_report(context) and api.init_code in messages
@@ -238,31 +239,30 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
     # This code has its own finding, which names the GPU.
     if code == UNCORRECTABLE:
         return False
-    # Only machines with an NVSwitch need a Fabric Manager.
-    is_our_answer = code == context.snapshot.cuda_api.init_code
-    if code == SYSTEM_NOT_READY and not is_our_answer and _has_no_fabric(context):
-        return any(event.kind not in CODE_OF_KIND for event in messages)
+    # Only machines with an NVSwitch need a Fabric Manager. Elsewhere its log shows no fault, but
+    # CUDA's own error does.
+    if code == SYSTEM_NOT_READY and _has_no_fabric(context):
+        return any(event.kind != CODES[SYSTEM_NOT_READY] for event in messages)
     # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
     # its program looked for.
-    is_looked_for = gpus(context) or nvidia_on_pci(context) or is_report(context)
-    return code != NO_DEVICE or (bool(is_looked_for) and has_nvidia(context) is not False)
+    may_have_a_gpu = gpus(context) or nvidia_on_pci(context) or is_report(context)
+    return code != NO_DEVICE or (bool(may_have_a_gpu) and has_nvidia(context) is not False)
 
 
 def _has_no_fabric(context: RuleContext) -> bool:
     """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
+    if events(context, "no-nvswitch"):
+        return True
     are_switched = [ON_NVSWITCH.search(gpu.name) for gpu in gpus(context)]
-    is_said = bool(events(context, "no-nvswitch"))
-    return is_said or (bool(are_switched) and not any(are_switched))
+    return bool(are_switched) and not any(are_switched)
 
 
 def fabric_not_completed(context: RuleContext) -> Findings:
     """The driver reports that the NVSwitch fabric is not set up yet."""
-    if _has_no_fabric(context):
-        return
     unready = ("in_progress", "not_started")
     waiting_gpus = [gpu for gpu in gpus(context) if gpu.fabric_state in unready]
     if waiting_gpus:
-        yield of_gpus(context, CODES[802], waiting_gpus, "fabric_state")
+        yield of_gpus(context, CODES[SYSTEM_NOT_READY], waiting_gpus, "fabric_state")
 
 
 def libcuda_missing(context: RuleContext) -> Findings:
@@ -274,13 +274,12 @@ def libcuda_missing(context: RuleContext) -> Findings:
     nvml_works = driver.nvml_code == 0
     has_library = driver.library_found and has_nvidia(context) is not False
     has_driver = nvml_works or driver.module_loaded or has_library
-    # In a container and in WSL, nvidia-smi's "ERR!" has other causes.
+    # nvidia-smi prints "CUDA Version: ERR!". In a container and in WSL, that has other causes.
     is_bare = not in_container(context) and not os.wsl
     version_errors = events(context, "cuda-version-err") if is_bare else ()
-    messages = version_errors
+    messages = (*version_errors, *events(context, "libcuda-unlinked"))
     if not version_errors and has_driver and not os.jetson:
-        messages = events(context, "libcuda-missing")
-    messages += events(context, "libcuda-unlinked")
+        messages += events(context, "libcuda-missing")
     if messages:
         # A person without a CUDA build of torch may not need CUDA at all.
         is_weak = nvml_works and not (version_errors or is_cuda_build(context.torch))
@@ -313,35 +312,31 @@ def named_gpu(event: Event) -> str:
 
 
 NOT_SUPPORTED = "3"
+"""NVML_ERROR_NOT_SUPPORTED."""
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
+    """A GPU returned errors instead of values when it was queried."""
     for event in events(context, "gpu-read-failed"):
+        code, is_nvmls = event.values.get("code"), event.values.get("asked") == "nvml"
+        # Some GPUs do not have this value.
+        if code == NOT_SUPPORTED:
+            continue
+        # The codes of CUDA have other meanings.
+        nvml_code = whole_number(code) if is_nvmls else None
+        cause = NVML_CAUSES.get(nvml_code or 0, "driver-does-not-answer")
         gpu, problem = named_gpu(event), event.values.get("problem", "")
         # The titles of these causes have different placeholders.
-        values = {**event.values, "gpu": gpu, "who": gpu, "what": problem}
-        # Some GPUs do not have this value.
-        if values.get("code") == NOT_SUPPORTED:
-            continue
-        is_nvmls = values.get("asked") == "nvml"
-        nvml_code = whole_number(values.get("code")) if is_nvmls else None
-        cause = NVML.get(nvml_code or 0, "driver-does-not-answer")
-        values |= {"asked": gpu, "problem": "it does not respond properly"}
+        names = {"gpu": gpu, "who": gpu, "what": problem, "asked": gpu}
+        values = {**event.values, **names, "problem": "it does not respond properly"}
         # A failing sensor does not keep programs from using the GPU.
-        is_sensor = values.get("field") in MEASURED
+        is_sensor = values.get("field") in ("temperature_celsius", "power_watts")
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
-    for event in () if context.other_host else events(context, "cuda-misses-gpu"):
-        values = {"asked": named_gpu(event), "problem": "CUDA leaves it out"}
-        yield finding(context, "driver-does-not-answer", (replace(event, values=values),))
 
 
-MEASURED = {"temperature_celsius", "power_watts"}
-
-NVML = {
+NVML_CAUSES = {
     4: "device-permission",
     8: "gpu-init-failed",
-    10: "driver-does-not-answer",
     11: "gpu-init-failed",
     14: "hardware-fault",
     15: "gpu-fell-off-bus",
@@ -370,7 +365,7 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     yield seen(
         context,
-        NVML.get(code, "driver-does-not-answer"),
+        NVML_CAUSES.get(code, "driver-does-not-answer"),
         "driver.nvml_code",
         answer,
         # A container without NVML's library may still compute.
@@ -383,10 +378,6 @@ def nvml_init_failed(context: RuleContext) -> Findings:
 NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
 """NVML's codes for success, for a library that does not match the kernel module (another finding),
 and for an unknown error."""
-
-SLOW_SECONDS = 5.0
-"""A loaded driver responds within a second. A driver that must first start its GPUs needs several
-seconds."""
 
 
 RULES = (

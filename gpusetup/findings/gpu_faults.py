@@ -19,6 +19,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, marked, of_gpus, shown
 from gpusetup.fixes import gpu_naming
+from gpusetup.fixes.drivers import REBOOT
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, visible_gpus
@@ -206,7 +207,8 @@ def device_faults(context: RuleContext) -> Findings:
         may_reset = fault.cause == "hardware-fault" and actions <= RESETS
         if found.fix and (may_reset or fault.cause == "ecc-error"):
             reset = _reset_commands(context, concerned)
-            found = replace(found, fix=replace(found.fix, commands=reset))
+            first = tuple(line for line in found.fix.commands if line != REBOOT)
+            found = replace(found, fix=replace(found.fix, commands=(*first, *reset)))
         yield found
 
 
@@ -254,26 +256,10 @@ def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     return lines("sudo nvidia-smi --gpu-reset")
 
 
-def nvlink_degraded(context: RuleContext) -> Findings:
-    """GPUs with fewer active NVLinks than the best GPU of their model in this machine."""
-    listed = gpus(context)
-    best = {gpu.name: 0 for gpu in listed}
-    for gpu in listed:
-        best[gpu.name] = max(best[gpu.name], gpu.nvlinks_active or 0)
-    # With MIG, NVLink is not used.
-    known = [gpu for gpu in listed if gpu.nvlinks_active is not None and not gpu.mig_enabled]
-    lacking = [gpu for gpu in known if (gpu.nvlinks_active or 0) < best[gpu.name]]
-    if lacking:
-        # If another GPU has a working link, NVLink may be partly usable.
-        fields = ("nvlinks_active", "nvlinks_inactive")
-        yield of_gpus(context, "nvlink-degraded", lacking, *fields, weak=any(best.values()))
-
-
 RULES = (
     power_thermal_throttle,
     pcie_degraded,
     memory_taken,
     too_old,
     device_faults,
-    nvlink_degraded,
 )

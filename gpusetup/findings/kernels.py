@@ -20,7 +20,6 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     gpus,
-    in_container,
     is_cuda_build,
     is_report,
     serving,
@@ -30,9 +29,8 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.environment import torch_in_words
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
-from gpusetup.model.finding import Finding, Findings, Fix
+from gpusetup.model.finding import Finding, Findings
 from gpusetup.model.machine import Event, Events, visible_gpus
-from gpusetup.model.shell import lines
 from gpusetup.model.versions import Capability, parsed
 
 
@@ -63,15 +61,8 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
             *event_evidence(declared),
             value_evidence(context, "torch.version", torch_in_words(context)),
         ),
-        fix=OF_THE_HOST if declared and in_container(context) else paste.jetson_fix(context),
+        fix=paste.jetson_fix(context),
     )
-
-
-OF_THE_HOST = Fix(
-    text="Up to JetPack 4, a Jetson's container uses CUDA's libraries of its host. Start the "
-    "container with `--runtime nvidia`, and use the image whose L4T tag is the host's release",
-    looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
-)
 
 
 def _cannot_run_on_board(context: RuleContext) -> bool:

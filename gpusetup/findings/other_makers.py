@@ -21,18 +21,15 @@ from gpusetup.causes.makers import (
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
-    cuda_errors,
     events,
     has_nvidia,
     in_container,
     is_report,
     on,
-    readings,
 )
 from gpusetup.evidence.facts import rocm_of_wheel
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
-from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import MakerStack
 from gpusetup.model.versions import parsed
@@ -165,15 +162,10 @@ def no_kernels(context: RuleContext) -> Findings:
 def metal(context: RuleContext) -> Findings:
     """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
     stack, version, macos = stack_of(context), context.torch.version, context.os.version
-    chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
-    named_x86 = context.os.machine == "x86_64" and any(
-        reading.source.startswith("report, line") for reading in readings(context, "os.machine")
-    )
-    if (stack is not None and stack.translated) or (is_report(context) and chips and named_x86):
-        chip = stack.gpus[0].name if stack and stack.gpus else "an Apple chip"
-        evidence = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
-        fix = makers.NATIVE_PYTHON
-        yield finding(context, "apple-silicon", evidence, fix=fix)
+    if stack is not None and stack.translated:
+        chip = stack.gpus[0].name if stack.gpus else "an Apple chip"
+        text, fix = f"{chip}, Python: x86_64", makers.NATIVE_PYTHON
+        yield seen(context, "apple-silicon", "os.machine", text, fix=fix)
         return
     is_read = stack is not None and stack.maker == APPLE.id and version and macos
     if is_read and parsed(macos or "") < parsed(oldest_macos(version or "")):
@@ -206,10 +198,8 @@ def serves_its_maker(context: RuleContext) -> bool:
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
     no program needed CUDA."""
-    if _in_use(context) or not (_apple(context) or _is_absent(context)):
-        return
     # Other rules report problems with another maker's drivers and builds.
-    if stack_of(context) is not None:
+    if stack_of(context) is not None or not (_apple(context) or _is_absent(context)):
         return
     cause, fix = _of_whom(context)
     is_only_a_note = not events(context, "hip-kernel-missing") and (
@@ -225,15 +215,6 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     evidence = (*errors[:2], *cards, *errors[2:], *filter(None, [listed]))
     severity = Severity.NOTE if is_only_a_note else None
     yield finding(context, cause, evidence, fix=fix, severity=severity)
-
-
-def _in_use(context: RuleContext) -> bool:
-    """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
-    if events(context, *LOOKED_FOR_CUDA[1:]):
-        return False
-    runs = is_seen_only(maker_of(context.torch.backend)) and context.torch.cuda_available
-    shown = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
-    return bool(shown or (runs and is_report(context)))
 
 
 def _is_absent(context: RuleContext) -> bool:

@@ -21,7 +21,7 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
-from gpusetup.readings.gpu_use import GpuUse, gpu_use
+from gpusetup.readings.gpu_use import LowUse, low_use
 from gpusetup.readings.nvidia_smi import shows_computing
 
 MEMORY_ALLOCATION = 2
@@ -164,11 +164,12 @@ def gpu_works_little(context: RuleContext) -> Findings:
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return
-    concerned = [gpu for gpu in gpus(context) if _use_of(gpu).use == "low"]
-    if not concerned:
+    low_uses = [(gpu, use) for gpu in gpus(context) if (use := _low_use_of(gpu))]
+    if not low_uses:
         return
+    concerned = [gpu for gpu, _ in low_uses]
     # One finding for all of them, with the name and the advice of the first.
-    use, label = _use_of(concerned[0]), gpu_naming.gpus_in_title(context, concerned[:1])
+    use, label = low_uses[0][1], gpu_naming.gpus_in_title(context, concerned[:1])
     fields = ("utilization_percent", "power_watts", "temperature_celsius")
     values = marked(context, concerned, *fields)
     low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
@@ -177,9 +178,10 @@ def gpu_works_little(context: RuleContext) -> Findings:
     yield replace(low, fix=fix)
 
 
-def _use_of(gpu: Gpu) -> GpuUse:
-    """How busy a GPU is, by its utilisation, its memory and its processes."""
-    return gpu_use(
+def _low_use_of(gpu: Gpu) -> LowUse | None:
+    """The low use of a GPU, by its utilisation, its memory and its processes; None if it is idle or
+    busy enough."""
+    return low_use(
         gpu.utilization_percent,
         gpu.memory_used_bytes,
         gpu.memory_total_bytes,

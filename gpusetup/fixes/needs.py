@@ -253,13 +253,7 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         text = f"{because[:1].upper()}{because[1:]}. {row.instead}"
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        way = owner.sentence
-        # gpusetup is not in the image, so its Dockerfile gets pip's commands only.
-        if owner.is_image:
-            text = judged.text.replace(": `gpusetup install` installs and tests it", "")
-            judged = replace(judged, text=text, commands=())
-            way += " (`RUN` before each command)" if judged.alternatives else ""
-        judged = replace(judged, text=f"{way}: {judged.text}")
+        judged = replace(judged, text=f"{owner.sentence}: {judged.text}")
     return judged
 
 

@@ -23,8 +23,6 @@ class EnvironmentOwner(Frozen):
     """How to change torch there. If pip may be used too, this text introduces pip's commands."""
     is_closed: bool = True
     """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
-    is_image: bool = False
-    """Whether a Dockerfile installs torch."""
     holds_all_packages: bool = False
     """Whether no package can be installed there at all, in contrast to an owner that only provides
     torch."""
@@ -43,7 +41,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
     """
     if not is_report(context):
         return None
-    return _of_a_file(context) or image(context) or _program(context) or _unnamed_container(context)
+    return _of_a_file(context) or image(context) or _program(context)
 
 
 # --- services that lend notebooks and nodes -------------------------------------------------------
@@ -130,23 +128,6 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
         f"of {repository} (a newer one for a newer GPU, one with an older CUDA for an older driver "
         "or GPU), or change the program. What pip installs in a running container is lost when it "
         "stops",
-    )
-
-
-def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
-    """A container whose image the text does not name: its Dockerfile installs torch."""
-    executable = context.snapshot.python.executable or ""
-    # An environment in a home folder is a person's own, wherever it runs.
-    is_own = re.search(r"^/(?:home|root)/|conda", executable)
-    if is_own or context.snapshot.container.kind not in ("docker", "podman", "kubernetes"):
-        return None
-    return EnvironmentOwner(
-        because="the program runs in a container, and packages that you install in a running "
-        "container are lost when it stops",
-        way="Change the line of the Dockerfile that installs torch and build the image again, or "
-        "use a newer tag of the image. In the Dockerfile",
-        is_closed=False,
-        is_image=True,
     )
 
 

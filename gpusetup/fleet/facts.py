@@ -82,19 +82,21 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
         if field == GPU_COUNT:
             facts[field] = None if snapshot.gpus is None else str(len(snapshot.gpus))
         elif group == "gpus":
-            facts[field] = joined([shown(name, getattr(gpu, name)) for gpu in snapshot.gpus or ()])
+            facts[field] = joined(
+                [as_text(name, getattr(gpu, name)) for gpu in snapshot.gpus or ()]
+            )
         else:
-            facts[field] = shown(name, getattr(getattr(snapshot, group), name))
+            facts[field] = as_text(name, getattr(getattr(snapshot, group), name))
     facts |= {f"{PACKAGES}{package.name}": package.version for package in snapshot.packages or ()}
     of_the_node = (pair for pair in snapshot.environment.items() if pair[0].startswith(OF_THE_NODE))
     facts |= {f"{VARIABLES}{name}": value for name, value in of_the_node}
     return {field: value for field, value in facts.items() if value is not None}
 
 
-def shown(name: str, value: object) -> str | None:
+def as_text(name: str, value: object) -> str | None:
     """A value with its unit, as it is shown to the user; None if it is unknown.
 
-    >>> shown("total_bytes", 80 << 30), shown("lost", True), shown("power_limit_watts", 349.9)
+    >>> as_text("total_bytes", 80 << 30), as_text("lost", True), as_text("power_limit_watts", 349.9)
     ('80 GiB', 'yes', '350 W')
     """
     if value is None or value == ():

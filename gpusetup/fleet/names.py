@@ -60,9 +60,9 @@ def slurm_list(names: Iterable[str]) -> str:
             continues = ranges and ranges[-1][1] == number - 1
             first = ranges.pop()[0] if continues else number
             ranges.append((first, number))
-        # A single number stands alone.
         inside = ",".join(
-            "-".join(f"{number:0{width}d}" for number in dict.fromkeys(one)) for one in ranges
+            f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}"
+            for first, last in ranges
         )
         parts.append(f"{prefix}{f'[{inside}]' if len(numbers) > 1 else inside}{suffix}")
     return ",".join(parts)

@@ -94,7 +94,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
 
 
 COST_SPEED = {
-    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "vgpu-unlicensed"),
+    *("power-thermal-throttle", "pcie-degraded", "vgpu-unlicensed"),
 }
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""

@@ -116,7 +116,7 @@ def device_to_prove(backend: str, gpus: int | None) -> str:
     """
     device = DEVICE_OF_MAKER.get(maker_of(backend) or "")
     if device is not None:
-        return device if gpus else "cpu"
+        return "cpu" if gpus == 0 else device
     if not re.fullmatch(r"cu\d+", backend):
         return "cpu"
     return "none" if gpus == 0 else "auto"

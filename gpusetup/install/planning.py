@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,7 +37,6 @@ from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
 from gpusetup.uv.question import (
     Question,
     Wheel,
-    answered,
     changes_of,
     lock_of,
     size_text,
@@ -46,11 +44,13 @@ from gpusetup.uv.question import (
     wheel_of,
 )
 
-WORKERS = 8
 UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
 2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
 libraries."""
+CUDA_TORCH_BYTES, CPU_TORCH_BYTES = 900 << 20, 183 << 20
+"""The size that torch's wheel is assumed to have, because torch's own index states no sizes: about
+that of torch 2.9 for CUDA 12.8, and that of torch 2.13.0 for the CPU."""
 SPARE_BYTES = 50 << 20
 
 
@@ -245,6 +245,7 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
         names = [name for name in question.names if installed.get(name) != coming.get(name)]
         names = names or [*question.names]
         others = [name for name in coming if name not in question.names]
+        # Only packages were requested, and all of them are installed.
         if not names and not others:
             return ()
         question = replace(
@@ -255,28 +256,7 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
     locked = lock_of(question, with_dependencies=not installed)
     wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
-    if not job.settings.is_offline:
-        login, silent = split_login(question.index)[1], set[str]()
-        with ThreadPoolExecutor(WORKERS) as pool:
-            wheels = [*pool.map(lambda one: with_size(one, login, silent), wheels)]
     return tuple(wheels)
-
-
-def with_size(wheel: Wheel, login: tuple[str, str] | None, silent: set[str]) -> Wheel:
-    """The wheel with its size, for which its server is asked if the index does not state it, as
-    torch's own. What the server does not say stays unknown. `silent` gets the hosts that do not
-    answer, so that each is waited for once."""
-    if wheel.size_bytes is not None or not wheel.url.startswith("http") or wheel.host in silent:
-        return wheel
-    try:
-        with answered("HEAD", wheel.url, login if wheel.is_of_torch_index else None) as answer:
-            length = answer.headers.get("Content-Length", "") if answer.ok else ""
-    except Unreached:
-        silent.add(wheel.host)
-        return wheel
-    # A number of bytes fits into 64 bits.
-    is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
-    return replace(wheel, size_bytes=int(length)) if is_size else wheel
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -284,12 +264,14 @@ def with_size(wheel: Wheel, login: tuple[str, str] | None, silent: set[str]) -> 
 
 def unpacked_bytes(wheel: Wheel) -> int:
     """The disk space that a wheel's files take, as far as it is known before the download."""
-    factor = UNPACKED_FACTOR
+    factor, usual_bytes = UNPACKED_FACTOR, 0
     if wheel.name.startswith("nvidia-"):
         factor = FACTOR_OF_NVIDIA
     elif wheel.name == "torch" and "+cu" in wheel.version:
-        factor = FACTOR_OF_CUDA_TORCH
-    return int((wheel.size_bytes or 0) * factor)
+        factor, usual_bytes = FACTOR_OF_CUDA_TORCH, CUDA_TORCH_BYTES
+    elif wheel.name == "torch":
+        usual_bytes = CPU_TORCH_BYTES
+    return int((wheel.size_bytes or usual_bytes) * factor)
 
 
 def free_bytes(folder: str) -> int:

@@ -15,7 +15,6 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, coming_of, new_folder, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import installed_family
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unsatisfiable
@@ -92,12 +91,6 @@ class Task(Frozen):
     def all_notes(self) -> tuple[str, ...]:
         """All notes about the choice; those about the build are included only if torch changes."""
         return (*(self.choice.notes if self.choice.moves else ()), *self.notes)
-
-    def again(self) -> Task:
-        """A task that installs the same build again, because its test failed."""
-        coming = replace(self.coming, family=installed_family(self.machine), pinned=())
-        why = "the right build is installed, but its test failed"
-        return replace(self, coming=coming, why=why)
 
     def within(self, bound: str, why: str) -> Task:
         """The task with a torch inside one more bound, such as `<=2.9.1`. The bound is not the

@@ -21,21 +21,10 @@ every machine."""
 WITHOUT_MPS = r"\bbuilt\b\W{0,12}(?:(?:is|returns?) )?False\b|not (?:built|compiled) with MPS"
 """Words beside an MPS that is not available, because torch was built without it."""
 
-IN_USE = row(
-    "backend-runs",
-    r"(?<!torch\.)\bdevice\b['\"]?(?:\((?:type=)?|[:=]) ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\busing (?:device:? )?['\"]?(?:mps|xpu)\b|(?<!if torch\.)\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to",
-    "mps",
-    "xpu",
-    "cuda:",
-    " devices",
-    "metal",
-    unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False|not compiled with|can(?:not|'t) (?:use|run)",
-)
-"""A message that shows that a program uses the mps, xpu or cuda backend, so a complaint in the same
-text is about something else. A refusal that names the device shows nothing."""
-
 ROWS = (
-    IN_USE,
+    # `device: mps`, `on cuda:0`, `Found 1 ROCm devices`: the backend runs, so a complaint in the same text
+    # is about something else. A refusal that names the device shows nothing.
+    row("backend-runs", r"(?<!torch\.)\bdevice\b['\"]?(?:\((?:type=)?|[:=]) ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\busing (?:device:? )?['\"]?(?:mps|xpu)\b|(?<!if torch\.)\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to", "mps", "xpu", "cuda:", " devices", "metal", unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False|not compiled with|can(?:not|'t) (?:use|run)"),
     row("no-hip-gpus", r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)", why="devices"),
     row("no-hip-gpus", r"not (?:a )?member of \W?(?:render|video)\W? group", why="devices"),
     # docker looks for a device on the host before it starts: without amdgpu, there is none.

@@ -12,6 +12,9 @@ ROWS: tuple[MessageRow, ...] = (
     row("cuda-unavailable", ALONE.format("None"), "none", asked="yes", question="torch.version.cuda"),
     row("cuda-unavailable", ALONE.format("cpu"), "cpu", asked="yes", question="the device that a program chose"),
     row("bare-yes", ALONE.format("True"), "true", example="True"),
+    # collect_env, if torch has no device and neither nvidia-smi nor nvcc answers; also with the example of an
+    # issue form before the answer. A build for Intel's GPUs prints it on a machine where nothing is wrong.
+    row("no-nvidia-gpu", r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?[ *-]*No CUDA", unless=r"XPU available: True", shown_by="collect_env", example="GPU models and configuration: No CUDA"),
     # What `ls` and Python print below the commands that doctor asks for.
     row("container-no-gpu", r"# in (?:the|a|my) container\b.{0,80}?ls: cannot access '?/dev/nvidia0\b", "/dev/nvidia0", example="$ ls /dev/nvidia0  # in the container\nls: cannot access '/dev/nvidia0': No such file"),
     row("wsl-driver", r"ls: cannot access '?/dev/dxg'?: No such file", "/dev/dxg", example="ls: cannot access '/dev/dxg': No such file"),
@@ -22,7 +25,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://", example="cri-o://1"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock", example="/var/run/crio/crio.sock"),
     row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch", example="nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3"),
-    row("pin-pulls-torch", r"Collecting torch ?==(?P<torch>[\w.+]+) \(from (?P<package>[\w.-]+)(?:[=<>~!]{1,2}(?P<version>[\w.*]+))?[^()\n]{0,40}?(?:->-r (?P<file>[\w./\\:-]+))?", "collecting torch", example="Collecting torch==2.5.1 (from xformers==0.0.28.post3->-r requirements.txt"),
     row("container-start-failed", r"Failed to run mount hooks|error running (?:prestart |createRuntime )?hook|\bhooks?\b[^\n]{0,40}?exit status [1-9]|Failed to setup container", "hook", "setup container", example="hook #0:: error running hook: exit status 1"),
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit", example="ii  nvidia-container-toolkit         1.16.2-1"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-", example="nvidia-container-toolkit-1.17.8"),

@@ -21,7 +21,6 @@ from gpusetup.monitor.work import (
     mean,
     or_zero,
     percentile,
-    work_of,
 )
 
 LAST_SAMPLES = 5
@@ -113,8 +112,8 @@ class GpuRun:
             work += [*quiet, row]
             quiet = []
         return Parts(
-            work=work_of(work),
-            work_and_pauses=work_of(body),
+            work=Work(work),
+            work_and_pauses=Work(body),
             pauses=pauses,
             start=body[0].seconds - self.measured[0].seconds,
         )
@@ -214,11 +213,8 @@ class GpuRun:
     def counted_samples(self) -> list[GpuSample]:
         """The samples that the figures of the summary are about: from the first to the last work,
         if the GPU did more than run stray kernels."""
-        first, last = self.rows[0].seconds, self.rows[-1].seconds
-        if self.worked:
-            first += self.parts.start
-            last = last if self.quiet_since is None else self.quiet_since
-        return [row.gpu for row in self.rows if first <= row.seconds <= last]
+        work = self.parts.work_and_pauses
+        return [row.gpu for row in (work.rows if work and self.worked else self.rows)]
 
 
 def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
@@ -229,23 +225,24 @@ def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
         for gpu in sample.gpus:
             earlier = rows.setdefault(gpu.index, [])
             before = earlier[-1].gpu if earlier else gpu
-            earlier.append(Moment(with_use_of_its_processes(gpu, before), sample))
+            earlier.append(Moment(with_processes_utilization(gpu, before), sample))
     return tuple(map(GpuRun, rows.values()))
 
 
-def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
+def with_processes_utilization(gpu: GpuSample, before: GpuSample) -> GpuSample:
     """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
-    that shows no work; otherwise unchanged. A GPU without a process does no work.
+    that shows no work; otherwise unchanged. A GPU without a process does no work. `before` is the
+    GPU's previous sample.
 
     A GPU's counter only looks at short moments: an H100 (driver 580) that computed for 50 ms out of
     every 200 ms reported 0 %, while the same driver reported 25 % for its process.
     """
-    own_use = gpu.utilization_percent
     # NVML's value covers up to one second before the sample, so any work that it shows for an empty
     # GPU (with less memory in use than any CUDA program needs) has already ended.
-    if own_use and gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY):
+    is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
+    if is_empty and gpu.utilization_percent:
         return replace(gpu, utilization_percent=0.0)
-    if own_use is None or own_use > marks.QUIET:
+    if not is_quiet(gpu):
         return gpu
     # A process's first value covers only its start: it was 85 % for a program that then did
     # nothing.
@@ -265,7 +262,9 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     quarter of the run."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
-    quarters = [shares[min(len(shares) - 1, number * len(shares) // 4)] for number in range(5)]
+    # The shares at the beginning, after each quarter, and at the end.
+    last = len(shares) - 1
+    quarters = [shares[number * last // 4] for number in range(5)]
     growth = quarters[-1] - quarters[0]
     # With even growth, each quarter of the run has a quarter of the total. We require a third of
     # that.

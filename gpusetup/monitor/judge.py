@@ -68,28 +68,29 @@ def judgement_of(run: WatchedRun) -> Judgement:
     if unevenness:
         return unevenness
     if case.verdict == "good":
-        return good_or_to_act_on(run, subject, case)
+        return good_with_a_step(run, subject, case)
     judgement = of_case(case, subject)
-    return judgement._replace(evidence=about_one(run, subject, judgement.evidence))
+    return judgement._replace(evidence=with_gpu_named(run, subject, judgement.evidence))
 
 
-def about_one(run: WatchedRun, subject: Subject, words: str) -> str:
-    """The words, which name this GPU if there are several."""
+def with_gpu_named(run: WatchedRun, subject: Subject, words: str) -> str:
+    """The words, after the name of the GPU if the run has several."""
     return words if len(run.gpus) == 1 else about((subject.gpu,), words)
 
 
 def rank_of(case: VerdictCase) -> tuple[bool, int]:
     """A sort key that puts the worst verdict first, and memory that ended the run before all."""
+    # False sorts before True.
     return (case.cause not in ("before-the-end", "leak"), ORDER.index(case.verdict))
 
 
-def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
-    """The verdict on a run whose GPUs are used well. If there is a note that asks for a step, the
-    first one is in its sentence."""
+def good_with_a_step(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
+    """The verdict on a run whose GPUs are used well. If a note asks for a step, such as GPUs that
+    did nothing, the verdict has the first such note in its sentence and its step as the next."""
     for one, words, step in noted(run):
         if step:
             evidence = f"{filled('{well_used}', one)} while it worked, but {words}"
-            return Judgement("good", case.cause, about_one(run, one, evidence), (step,), one)
+            return Judgement("good", case.cause, with_gpu_named(run, one, evidence), (step,), one)
     return of_case(case, subject)
 
 

@@ -26,7 +26,6 @@ USE_DIFFERENCE = 25.0  # points: GPUs are uneven if their mean utilisations diff
 BIG_HOLDER = 10.0  # % of a GPU's memory: less is a desktop or a bare CUDA context
 HELD_MEMORY = 5.0  # %: an idle GPU with more memory in use than this belongs to the job
 LEAST_SAMPLES = 3.0  # samples: a run with fewer cannot be judged
-MEMORY_FULL = 98.0  # %: at or above this, memory is full and the next allocation fails
 LEAK_GROWTH = 20.0  # points: memory that grows by this much, all the time, is a leak
 IDLE_POWER = 12.0  # % of its power limit: what an idle card draws
 LIGHT_POWER = 35.0  # % of the power limit, in addition to idle power: a smaller draw is light work

@@ -11,7 +11,7 @@ from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.words import about, filled
-from gpusetup.monitor.work import Work, at_least, or_zero, percent
+from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
 if TYPE_CHECKING:
@@ -66,14 +66,6 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         is_said = judgement.verdict == "memory-tight" and words.startswith("memory ")
         if words not in judgement.evidence and not is_said:
             yield about(gpus, words)
-    machine = Work(run.rows)
-    others = or_zero(machine.host_cpu) - or_zero(machine.cpu)
-    is_full = at_least(percent(machine.host_cpu, 100 * or_zero(machine.host_cores)), 90.0)
-    if is_full and others >= 100:
-        yield (
-            f"the machine's CPU was used up, with {others:.0f} % CPU by other programs (100 % is "
-            "one core): look for them with `top`"
-        )
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers"
 

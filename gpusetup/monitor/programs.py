@@ -55,14 +55,14 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     ('training', '')
     """
     # Windows paths contain backslashes.
-    text = " ".join(what_runs(command) if command else names).lower().replace("\\", "/")
+    text = " ".join(without_options(command) if command else names).lower().replace("\\", "/")
     for kind, pattern in PROGRAMS:
         if re.search(pattern, text):
             return kind
     return "training" if command else ""
 
 
-def what_runs(command: Sequence[str]) -> tuple[str, ...]:
+def without_options(command: Sequence[str]) -> tuple[str, ...]:
     """The words of a command that are neither options nor (probably) values of options."""
     words = []
     for previous, word in zip(("", *command), command, strict=False):
@@ -107,7 +107,8 @@ WAITING_KINDS = ("server", "notebook")
 
 
 def named_with_size(process: ProcessUse) -> str:
-    """
+    """The program's name without its folder, the pid, and how much GPU memory it uses.
+
     >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
     'ollama (PID 71, 3.0 GiB)'
     """

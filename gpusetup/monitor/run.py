@@ -114,7 +114,7 @@ class WatchedRun:
         works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
-    def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
+    def gpus_of_its_job(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The working GPUs of the same job as this one: all of them if a command is watched,
         otherwise those with the same model and program names."""
         if self.command or self.ranks:
@@ -129,11 +129,13 @@ class WatchedRun:
         rest = [gpu for gpu in self.gpus if not gpu.worked and not self.held(gpu)]
         return tuple(gpu for gpu in rest if not gpu.only_draws and gpu.lost_at is None)
 
-    def alike(self, gpus: Sequence[GpuRun]) -> bool:
+    def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
         """Whether these GPUs look like ranks of one job: same model, and nearly the same
         utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
-        works = [work for work in (gpu.judged for gpu in gpus) if work is not None]
-        if len(gpus) < 2 or len(works) < len(gpus) or len({gpu.name for gpu in gpus}) > 1:
+        works = [gpu.judged for gpu in gpus if gpu.judged is not None]
+        all_worked = len(works) == len(gpus)
+        one_model = len({gpu.name for gpu in gpus}) == 1
+        if len(gpus) < 2 or not all_worked or not one_model:
             return False
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
@@ -159,7 +161,7 @@ class Subject:
     @cached_property
     def together(self) -> int:
         """How many GPUs work on the same job."""
-        return len(self.run.team(self.gpu))
+        return len(self.run.gpus_of_its_job(self.gpu))
 
     @cached_property
     def kind(self) -> str:
@@ -184,14 +186,15 @@ class Subject:
         if ranks and len(computing) > ranks:
             computing.sort(key=lambda use: -or_zero(use.memory_bytes))
             return computing[ranks:]
-        # Servers and notebooks beside a job of another kind do not belong to it.
+        # Servers and notebooks do not belong to a training or a simulation on the same GPU.
         big = self.gpu.big_holders
         waiting = [use for use in big if kind_of(None, (use.name or "",)) in WAITING_KINDS]
-        # Without a command, the job is what else is on the GPU.
-        are_the_job = len(waiting) == len(big)
         if self.run.command:
-            are_the_job = self.run.kind in WAITING_KINDS
-        return [] if are_the_job else waiting
+            job_is_waiting_kind = self.run.kind in WAITING_KINDS
+        else:
+            # Without a command, the job is the other programs on the GPU, if there are any.
+            job_is_waiting_kind = len(waiting) == len(big)
+        return [] if job_is_waiting_kind else waiting
 
     @cached_property
     def throttle(self) -> Throttle | None:

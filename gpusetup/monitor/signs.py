@@ -89,9 +89,6 @@ def work_ended(subject: Subject) -> bool:
 memory_has_room = Sign(lambda s: below(s.gpu.memory.p95, marks.MEMORY_LOW))
 memory_high = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_HIGH))
 memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
-# With so little memory left, torch's allocator frees and allocates again in each step, which shows
-# as waiting.
-memory_used_up = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_FULL))
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
 # At this rate it will be full before the run's length has doubled.
 fills_soon = memory_grew & Sign(lambda s: 2 * s.gpu.memory.peak - s.gpu.memory.first >= 100)
@@ -129,7 +126,7 @@ several = Sign(lambda s: s.together >= 2)
 has_ranks_or_held_gpus = several | Sign(
     lambda s: any(s.run.held(gpu) and not gpu.worked for gpu in s.run.gpus)
 )
-alike = Sign(lambda s: s.run.alike(s.run.team(s.gpu)))
+alike = Sign(lambda s: s.run.look_like_ranks(s.run.gpus_of_its_job(s.gpu)))
 launched = Sign(lambda s: s.run.launched)
 # The rate counts both directions. A large model's gradients reach it, a small model's do not.
 nvlink_carries = Sign(lambda s: at_least(s.work.link_rate, marks.NVLINK_RATE))
@@ -205,7 +202,9 @@ def leaves_others_unused(subject: Subject) -> bool:
     run = subject.run
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else. A card of another model may only drive the display.
-    is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
+    is_one_job = (
+        run.command is not None or len(run.at_work) == 1 or run.look_like_ranks(run.at_work)
+    )
     same_model = subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
     return training(subject) and is_one_job and same_model
 

@@ -84,8 +84,8 @@ class SmiLog(NamedTuple):
             seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
         if seen and (loss := LOST.search(last_line)):
-            # nvidia-smi cannot read the other GPUs either.
-            named = {int(loss["index"] or -1)} & seen.keys()
+            # If the line names no GPU that was seen, all of them count as lost.
+            named = {index for index in seen if str(index) == loss["index"]}
             lost = tuple(
                 GpuSample(
                     index=index,

@@ -115,9 +115,6 @@ CASES: tuple[VerdictCase, ...] = (
          waits & (s.blocked | s.reads),
          "{worked} while {blocked} processes waited for a disk or a network file system, and "
          "{read} were read from disks", ("faster-storage",)),
-    VerdictCase("memory-tight", "margin",
-         s.memory_used_up & partly & ~s.no_loader,
-         MEMORY_IN_USE, margin),
     VerdictCase("input-starved", "each-step",
          # Without a GPU, only resting workers show that the command waits for its input.
          waits & ((s.workers & (~s.no_gpu | s.workers_rest)) | ~(s.no_gpu | s.gaps | s.several)),

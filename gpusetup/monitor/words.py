@@ -147,8 +147,8 @@ def sm_clock(subject: Subject) -> str:
         return "the SM clock is not in this recording"
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
     words = f"SM clock at {whole(subject.work.clock_share)} % of {of}"
-    own, most = subject.work.clock_mhz, subject.work.clock_most
-    return f"{words} ({whole(own)} of {whole(most)} MHz)" if own and most else words
+    clock, most = subject.work.clock_mhz, subject.work.clock_most
+    return f"{words} ({whole(clock)} of {whole(most)} MHz)" if clock and most else words
 
 
 def slowed(subject: Subject) -> str:

@@ -50,8 +50,6 @@ MEANS: dict[str, tuple[str, str]] = {
     "read_rate": ("tree", "read_bytes_per_second"),
     "input_rate": ("tree", "input_bytes_per_second"),
     "blocked": ("tree", "blocked_processes"),
-    "host_cpu": ("host", "cpu_percent"),
-    "host_cores": ("host", "cores"),
     "network_rate": ("host", "network_receive_bytes_per_second"),
 }
 """Maps the name of a mean to whose figure it is (the GPU's, the command's or the machine's) and the
@@ -135,11 +133,6 @@ class Work:
     def worker_cpu(self) -> float | None:
         """The mean CPU use of a loader worker, in percent of a core; None if there are none."""
         return None if not self.workers else or_zero(self.loader_cpu) / self.workers
-
-
-def work_of(rows: Sequence[Moment]) -> Work | None:
-    """The means over these samples; None if there are none."""
-    return Work(rows) if rows else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:

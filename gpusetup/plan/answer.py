@@ -17,7 +17,6 @@ from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import Confidence, PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB, MIB
-from gpusetup.model.versions import Capability
 from gpusetup.plan.config import FromConfig, RopeScaling
 from gpusetup.plan.decide import (
     NONE,
@@ -43,7 +42,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, memory_size, named_gpu, place_of
+from gpusetup.plan.place import FIRST_WITH_BFLOAT16, Place, named_gpu
 from gpusetup.plan.question import LARGEST, TrainingQuestion, has_adapters, job_of
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
@@ -73,7 +72,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
     question, job, place = request.question, request.job, request.place
     from_config = request.from_config
     decision = (SOLVERS[question.solve] if question.solve else decide)(job, place)
-    plain = cell(decision)
+    row = cell(decision)
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
 
@@ -82,14 +81,14 @@ def answer(request: PlanRequest) -> PlanAnswer:
         is_close = any(reasons_for_close(request, one, uncounted))
         return "measured" if one.measured else "close" if is_close else "clear"
 
-    variables = dict(plain.env)
+    variables = dict(row.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
     # One CUDA_VISIBLE_DEVICES cannot select GPUs on several machines of eight.
     asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= 8
-    has_more = (place.count or 0) > decision.job.gpus
-    if decision.fits and (has_more or asks_for_fewest):
+    leaves_some_unused = (place.count or 0) > decision.job.gpus
+    if decision.fits and (leaves_some_unused or asks_for_fewest):
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
-    answered = {field.name: getattr(plain, field.name) for field in fields(type(plain))}
+    answered = {field.name: getattr(row, field.name) for field in fields(type(row))}
     answered |= {
         "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
@@ -99,7 +98,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed(question, decision.job)),
         "helps": helps(decision, confidence),
-        "ways": tuple(ways(request)),
+        "ways": tuple(usual_ways(request)),
         "advice": tuple(notes(request, decision)),
         "solved": question.solve,
         "config": from_config.read if from_config else None,
@@ -218,9 +217,11 @@ def memory_gib(decision: Decision) -> PlanMemory:
     return PlanMemory(**{name: round(size / GIB, 3) for name, size in sizes.items()})
 
 
-SHOWN = ("quantize", "lora", "accumulate", "step", "loss", "attention", "compile", "selective",
-         "fused_kernels", "offload_optimizer", "offload_checkpoints")  # fmt: skip
-"""Job fields that `settings` shows under their own names where they differ from the default."""
+SHOWN_UNLESS_DEFAULT = (
+    "quantize", "lora", "accumulate", "step", "loss", "attention", "compile", "selective",
+    "fused_kernels", "offload_optimizer", "offload_checkpoints",
+)  # fmt: skip
+"""Job fields that `settings` lists under their own names if they differ from the default."""
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
@@ -235,10 +236,11 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
-    # Without a vocabulary there are no logits, whose loss could need a kernel.
-    shown = [name for name in SHOWN if name != "loss" or job.shape.vocabulary]
-    others = {name: getattr(job, name) for name in shown}
+    others = {name: getattr(job, name) for name in SHOWN_UNLESS_DEFAULT}
     values |= {name: value for name, value in others.items() if value != JOB_DEFAULTS[name]}
+    # Without a vocabulary there are no logits, whose loss could need a kernel.
+    if not job.shape.vocabulary:
+        values.pop("loss", None)
     if job.fills_token_budget:
         values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
@@ -250,7 +252,7 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
 # --- the usual ways to train on one GPU -----------------------------------------------------------
 
 FUSED = {"loss": "fused"}
-WAYS: dict[str, dict[str, Any]] = {
+USUAL_WAYS: dict[str, dict[str, Any]] = {
     "full in fp32": {"dtype": "fp32", "amp": "bf16"},
     "full in bf16, 8-bit AdamW": {"dtype": "bf16", "optimizer": "adamw8bit"},
     "LoRA": {"lora": 16}, "LoRA, fused loss": {"lora": 16, **FUSED},
@@ -261,7 +263,7 @@ WAYS: dict[str, dict[str, Any]] = {
 transformers' Trainer."""
 
 
-def ways(request: PlanRequest) -> Iterator[Way]:
+def usual_ways(request: PlanRequest) -> Iterator[Way]:
     """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
     choose a kind of training.
 
@@ -269,13 +271,13 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
-    says_how = (question.trainer, question.method, question.job_fields, question.freeze,
+    says_how = (question.trainer, question.method, question.job_fields, question.frozen,
                 question.tables, question.batch, question.tokens, question.solve)  # fmt: skip
     if request.job.gpus > 1 or any(says_how) or not shape.writes_text:
         return
     place = replace(request.place, offload=False)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
-    for name, changes in WAYS.items():
+    for name, changes in USUAL_WAYS.items():
         # On a single GPU memory is usually short, so people switch checkpointing on.
         way = replace(usual, job_fields={**changes, "checkpointing": True})
         job = job_of(way, shape, place)
@@ -292,10 +294,6 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 
 
 # --- notes: what is wrong, uncertain or worth considering -----------------------------------------
-
-
-FIRST_WITH_BFLOAT16 = Capability(8, 0)
-"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
 
 
 def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
@@ -336,7 +334,7 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
 
 
 def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """Notes on embedding tables, frozen parts, and what DataParallel's GPUs hold."""
+    """Notes on embedding tables, a frozen model, and what DataParallel's GPUs hold."""
     job = decision.job
     if job.tables:
         size = job.tables * BYTES[job.dtype]
@@ -346,11 +344,9 @@ def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[s
             f"embedding tables: {names} are {written} of weights; trained, they "
             "have gradients of the same size and the optimizer's states as well"
         )
-    # With adapters the whole model is frozen anyway.
-    if job.frozen and job.lora is None:
-        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
+    if job.frozen:
         yield (
-            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
+            "the model is frozen: it has no gradients and no optimizer states. plan counts its "
             "activations anyway; they are only needed if something before it is trained"
         )
     if job.strategy == "dp" and job.gpus > 1:
@@ -388,7 +384,7 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         return
     trainer = "a plain training loop"
     if job.fills_token_budget or (job.shards_parameters and "strategy" not in named_fields):
-        trainer = "FSDP"
+        trainer = "FSDP, which divides the model among the GPUs" if job.gpus > 1 else "FSDP"
     elif has_adapters(question.job_fields):
         trainer = "transformers' Trainer"
     yield f"{trainer} (`--trainer`)"
@@ -462,11 +458,11 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
         raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
     # Hundreds of rows name the same few cards.
-    gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
+    place_named = lru_cache(maxsize=64)(partial(named_gpu, rows=gpus))
     for row in reader:
-        name = (row.get("gpu") or "").strip()
+        name, size = ((row.get(column) or "").strip() for column in ("gpu", "gpu_mem_gb"))
         try:
-            place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
+            place = place_named(f"{name} {size}GB" if size else name)
             job = TrainingJob(
                 shape=model_named((row.get("model") or "").strip()),
                 gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
@@ -493,13 +489,6 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
                 gpus=0,
                 context=0,
             )
-
-
-def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
-    """The GPU that a row describes by its name, its memory in GB, or both."""
-    if not name:
-        return place_of(None, memory_size(f"{size}GiB"))
-    return named_gpu(f"{name} {size}GB" if size else name, gpus)
 
 
 def number(name: str, text: str | None, most: int) -> int:

@@ -185,8 +185,8 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     """The shape of a text model with image or audio encoders, whose layers are included in the
     parameters."""
     # Some configs keep the text model's keys at the top level, next to the encoders' sections.
-    own = {key: part for key, part in values.items() if key not in TOWER_PARTS}
-    shape = shape_of(text or own, source)
+    without_towers = {key: part for key, part in values.items() if key not in TOWER_PARTS}
+    shape = shape_of(text or without_towers, source)
     towers = 0
     for part in filter(None, map(values.get, TOWER_PARTS)):
         if not isinstance(part, Mapping):

@@ -27,6 +27,7 @@ LEFT_OPEN = ("auto", "???")
 LONGEST_VALUE = 80
 """The number of characters of a value that the answer shows."""
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
+"""The YAML anchor before a value, if there is one: `&width 64`."""
 Fields = dict[str, Any]
 """Fields of a job or question by name, and `per_gpu`, `total` and `devices` for `FromConfig`."""
 Meaning = Callable[[Setting, str], Any]

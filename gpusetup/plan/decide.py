@@ -126,8 +126,8 @@ class Decision(Frozen):
             return None
         if self.near:
             return f"within {round(100 * near_limit(self.job))} % of the limit"
-        # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
-        return doubt(self.job, self.recipe) if self.fits else None
+        # If a job does not fit, these reasons do not matter: uncounted parts only add memory.
+        return why_uncertain(self.job, self.recipe) if self.fits else None
 
 
 # --- how certain an answer is ---------------------------------------------------------------------
@@ -142,7 +142,7 @@ def near_limit(job: TrainingJob) -> float:
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
 
 
-def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
+def why_uncertain(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that should fit may still run out of memory, as a clause; None for well-tested
     kinds of jobs."""
     shape = job.shape
@@ -159,17 +159,8 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
         return "runs that keep parts in the host's RAM took 0.7 to 3 times what plan counts"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
-    rl = job.rl
-    if rl.method not in SUPERVISED:
-        beside = {
-            "the reference model": rl.has_reference,
-            "the reward model": rl.has_reward_model,
-            "the critic model": rl.critic,
-            "the inference engine on the same GPUs": job.engine_bytes,
-        }
-        counted = ", ".join(name for name, is_there in beside.items() if is_there)
-        with_models = f" (with {counted})" if counted else ""
-        return f"plan never compared training by {rl.method}{with_models} with a measurement"
+    if job.rl.method not in SUPERVISED:
+        return f"plan never compared training by {job.rl.method} with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
         return "runs of adapters under ZeRO often need more memory than plan counts"
     return None
@@ -278,14 +269,10 @@ def max_context(job: TrainingJob, place: Place) -> Decision:
 def max_batch(job: TrainingJob, place: Place) -> Decision:
     """The decision for the largest batch over all GPUs at which some recipe fits, without offload
     if any batch fits so."""
-    for tried_place in (replace(place, offload=False), place):
-
-        def fits(batch: int, place: Place = tried_place) -> bool:
-            return decide(replace(job, batch=batch), place).fits
-
-        most = largest(fits)
-        if most:
-            break
+    without_offload = replace(place, offload=False)
+    most = largest(lambda batch: decide(replace(job, batch=batch), without_offload).fits)
+    if not most:
+        most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
     return decide(replace(job, batch=max(most, 1)), place)
 
 
@@ -342,7 +329,6 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
 
 LEAST_GIB = 0.05
 """The minimum saving in GiB for which a change gets a line in the answer."""
-HelpKind = Literal["recipe", "setting", "job"]
 Changes = dict[str, dict[str, Any]]
 """Name of a change -> the job fields that it sets."""
 
@@ -419,55 +405,65 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
 
     If the job fits, these are the steps to take if memory runs out anyway: first recipes, from the
     fastest to the slowest (Env, then SP, then Offload), then settings sorted by savings. If the job
-    does not fit, changes that are enough on their own come first, then the others, both sorted by
-    savings. `confidence` tells how sure it is that a changed job fits.
+    does not fit, changes that are enough on their own come first, then the others, both with
+    adapters last and sorted by savings. `confidence` tells how sure it is that a changed job fits.
     """
     job, place, recipe = decision.job, decision.place, decision.recipe
 
-    def help(step: str, kind: HelpKind, changed: Decision, saved: float) -> Help:
-        fits = changed.fits
-        found, sure = (str(changed.recipe), confidence(changed)) if fits else (None, None)
+    def entry(step: str, kind: Literal["setting", "job"], changed: Decision, saved: float) -> Help:
+        found, sure = (str(changed.recipe), confidence(changed)) if changed.fits else (None, None)
         return Help(step=step, kind=kind, saves_gib=saved, recipe=found, confidence=sure)
 
     settings = fewer_tokens(job, recipe) | same_training(job)
     # Someone who trains adapters may also take a smaller base when little is left.
     if not decision.fits or job.lora is not None:
         settings |= adapters(job)
-    jobs: dict[str, TrainingJob] = {} if decision.fits else dict(fitting(job, place))
+    jobs: dict[str, TrainingJob] = {} if decision.fits else dict(larger_or_shorter(job, place))
     jobs |= {change: replace(job, **fields) for change, fields in settings.items()}
     steps: list[Help] = []
     for change, changed_job in jobs.items():
         saved = saved_gib(decision, changed_job, recipe)
         if saved > LEAST_GIB:
+            # If the job fits, it also fits with less memory.
             changed = decision if decision.fits else decide(changed_job, place)
-            kind: HelpKind = "setting" if change in settings else "job"
             step = with_option(change, settings.get(change, {}))
-            steps.append(help(step, kind, changed, saved))
+            steps.append(entry(step, "setting" if change in settings else "job", changed, saved))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     if not any(step.recipe and step.kind == "setting" for step in steps):
-        mild = same_training(job) | (adapters(job) if job.lora else {})
-        for changes, changed in smallest_sets(job, place, mild)[:1]:
+        for changes, changed in smallest_sets(job, place)[:1]:
             saved = saved_gib(decision, changed.job, changed.recipe)
-            step = " and ".join(with_option(change, mild[change]) for change in changes)
-            steps.append(help(step, "setting", changed, saved))
-    return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
+            step = " and ".join(with_option(change, fields) for change, fields in changes.items())
+            steps.append(entry(step, "setting", changed, saved))
+    # A change that trains the same comes before adapters, which train less.
+    train_less = {with_option(name, fields) for name, fields in adapters(job).items()}
+    steps.sort(key=lambda one: (one.recipe is None, one.step in train_less, -one.saves_gib))
+    return tuple(steps)
 
 
-def smallest_sets(
-    job: TrainingJob, place: Place, changes: Changes
-) -> list[tuple[tuple[str, ...], Decision]]:
-    """The smallest sets of changes that make the job fit (one alone, if that is enough), with the
-    decision for the changed job; those of the mildest changes first."""
-    for count in range(1, len(changes) + 1):
-        found = []
-        for names in itertools.combinations(changes, count):
-            # If two changes set the same field, the later one counts.
-            fields = {field: value for name in names for field, value in changes[name].items()}
-            found.append((names, decide(replace(job, **fields), place)))
-        if fitting_sets := [one for one in found if one[1].fits]:
-            return fitting_sets
+def smallest_sets(job: TrainingJob, place: Place) -> list[tuple[Changes, Decision]]:
+    """The smallest sets of changes that make the job fit, each with the decision for the changed
+    job; those of the mildest changes first."""
+    milder = same_training(job)
+    # Checkpointing trains the same and only costs time, so every set has it.
+    checkpointing = {name: milder.pop(name) for name in ("checkpointing",) if name in milder}
+    # Adapters train less than the job does, so they are only tried if nothing else is enough.
+    for changes in (milder, milder | adapters(job)):
+        for count in range(len(changes) + 1):
+            chosen = itertools.combinations(changes.items(), count)
+            sets = [checkpointing | dict(items) for items in chosen]
+            tried = [(one, decide(with_changes(job, one), place)) for one in sets]
+            found = [(one, decision) for one, decision in tried if decision.fits]
+            if found:
+                return found
     return []
+
+
+def with_changes(job: TrainingJob, changes: Changes) -> TrainingJob:
+    """The job after all changes; of two that set the same field, the later one counts."""
+    for fields in changes.values():
+        job = replace(job, **fields)
+    return job
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:
@@ -493,7 +489,7 @@ def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
     return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
 
 
-def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
+def larger_or_shorter(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
     """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
@@ -537,6 +533,7 @@ def better_with_fewer(
     tried = [solver(replace(job, gpus=n), place) for n in numbers if n % (place.sp or 1) == 0]
     # With the same recipe more GPUs are faster, and `max` takes the first of equals, the largest.
     best = max(tried, key=rank, default=decision)
+    # That a number was measured only decides between equally good ones.
     if rank(best)[:3] <= rank(decision)[:3]:
         return None
     most, fewer = (sequence_degrees(one.job)[-1] for one in (decision, best))
@@ -544,9 +541,8 @@ def better_with_fewer(
     reason = "Each GPU then needs less memory."
     if fewer > most and place.sp is None:
         reason = (
-            "The degree of sequence parallelism must divide both the GPUs and the "
-            f"{job.shape.heads} heads: with {job.gpus} GPUs that is SP={most} at most, with "
-            f"{best.job.gpus} SP={fewer}."
+            f"Of {best.job.gpus} GPUs, {fewer} can share a sequence (SP={fewer}); of {job.gpus}, "
+            f"only {most}."
         )
     return FewerGpus(
         gpus=best.job.gpus,

@@ -175,7 +175,7 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     return size
 
 
-def states_beside(job: TrainingJob, recipe: Recipe) -> float:
+def other_model_states(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes on one GPU of the additional models (reference, reward, critic), sharded like the
     policy; 0 with offload."""
     if recipe.offload:
@@ -546,7 +546,7 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
         # With Trinity-RFT, they were fitted as a share of the largest temporary tensor.
         staying = 0.0 if recipe.env else transient * (LOST_LOGIT / TRAINER_LOGIT)
         return Gaps(staying=staying, given_back=0.0)
-    logit_segments = own_segments(job, recipe)
+    logit_segments = segments_of_logits(job, recipe)
     logit_bytes = logits(job, recipe)
     moving_bytes = activations(job, recipe) + transient
     if not gradients_stay(job):
@@ -583,7 +583,7 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     return Gaps(staying, given_back)
 
 
-def own_segments(job: TrainingJob, recipe: Recipe) -> float:
+def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of memory segments for logits or their copies, which no other tensor reuses because
     none has the same size."""
     # Expandable segments take any size, and gathered units reuse idle segments.
@@ -612,7 +612,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
         ("generation",),
         lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
     ),
-    ("states", WHOLE_RUN, states_beside),
+    ("states", WHOLE_RUN, other_model_states),
     ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),

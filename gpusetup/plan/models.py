@@ -32,7 +32,7 @@ NAME_VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning"
     r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
-"""Parts of a name that do not affect the shape: the tuning and the date."""
+"""Parts of a name that do not affect the shape: the tuning (`-Instruct`) and the date (`-2507`)."""
 REVISION = re.compile(r"(?<=\d[bm])(.*?)-v\d+(?:\.\d+)?(?=-|$)")
 """A revision after a size (`Mistral-7B-v0.3`), which keeps the shape. Without a size before it,
 such a part names another model (`DeepSeek-V3`)."""
@@ -40,7 +40,7 @@ FORMAT_PART = re.compile(
     r"-(?:(?:unsloth-)?bnb-[48]bit|gguf|awq|gptq|int[48]|[48]bits?|fp8|w4a16|w8a8|w8a16|nvfp4|mxfp4"
     r"|bf16|fp16|dynamic|marlin|quantized|autoround)(?=-|$|\.)"
 )
-"""Parts of a name that tell how the weights are stored."""
+"""Parts of a name that tell how the weights are stored (`-bnb-4bit`, `-GPTQ`)."""
 FORMAT_OF_WORD = (
     ("bnb-4bit", "nf4"), ("bnb-8bit", "int8"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
     ("fp8", "fp8"), ("w8a8", "int8"), ("w8a16", "int8"), ("int8", "int8"), ("8bit", "int8"),
@@ -86,6 +86,7 @@ def format_in_name(text: str) -> str | None:
 SIZES = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?=b)|\d{2,}(?:\.\d+)?(?=m))([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])"
 )
+"""Sizes in a name: `8b`, `1.5b`, `350m`, or `30b-a3b` with the active parameters."""
 
 
 def size_in_name(text: str) -> tuple[int, int] | None:

@@ -27,6 +27,8 @@ from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""The compute capability of Ampere; older GPUs emulate bfloat16 in float32."""
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
 
 
@@ -187,9 +189,7 @@ total that `nvidia-smi` prints; both were read in public texts in 2026-11."""
 
 DRIVER_BYTES = 0.2 * GIB
 DRIVER_SHARE = 0.005
-LARGEST_DRIVER_SHARE = 0.05
-"""The memory that the driver keeps for itself: a share of the total, plus a fixed number of bytes
-(on small GPUs at most `LARGEST_DRIVER_SHARE` of the total).
+"""The memory that the driver keeps for itself: a share of the total, plus a fixed number of bytes.
 
 The result is within 0.4 GiB of the real value for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX
 3060 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
@@ -208,8 +208,7 @@ def cuda_bytes(total_bytes: float) -> float:
     >>> round(cuda_bytes(24564 * MIB) / GIB, 2)
     23.67
     """
-    fixed = min(DRIVER_BYTES, LARGEST_DRIVER_SHARE * total_bytes)
-    return total_bytes - DRIVER_SHARE * total_bytes - fixed
+    return total_bytes - DRIVER_SHARE * total_bytes - DRIVER_BYTES
 
 
 def capacity(name: str | None, total_bytes: float) -> float:

@@ -193,20 +193,6 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     )
 
 
-def changed_settings(trainer: str | None, job: TrainingJob, changed: TrainingJob) -> dict[str, Any]:
-    """The trainer's keys with the values that turn a job into a changed one; empty if plan does not
-    know its keys, or if it has none for adapters and the change adds them."""
-    row = trainer_table().writes.get(trainer or "")
-    facts_with_key = row.keys.items() if row else ()
-    adds_adapters = changed.lora != job.lora
-    if adds_adapters and "lora" not in dict(facts_with_key).values():
-        return {}
-    before, after = (facts(one, Recipe()) for one in (job, changed))
-    return {
-        key: after[fact] for key, fact in facts_with_key if after[fact] not in (None, before[fact])
-    }
-
-
 def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     """Every fact that a trainer's key may get, by its name in `trainers.json`; None for one that
     does not hold."""

@@ -151,16 +151,16 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
         index, bus = str(device["index"]), device.get("pci_bus_id") or ""
         where = f"GPU {index} {bus}".rstrip() + ": "
         # If a field has several problems, the last one counts.
-        problems = {one["field"]: one for one in device.get("problems", ()) if _is_trouble(one)}
+        problems = {one["field"]: one for one in device.get("problems", ()) if _is_fault(one)}
         for field, problem in problems.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
                 yield event("gpu-read-failed", problem, where, gpu=index, bus=bus)
     if values.get("init") == 0:
-        for problem in filter(_is_trouble, values.get("problems", ())):
+        for problem in filter(_is_fault, values.get("problems", ())):
             yield event("driver-does-not-answer", problem)
 
 
-def _is_trouble(problem: Answer) -> bool:
+def _is_fault(problem: Answer) -> bool:
     """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
     have. Every driver can list the GPUs and their handles."""
     code = problem["code"]

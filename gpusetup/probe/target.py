@@ -162,14 +162,14 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
     """
     answer = system.ask("read_python", python=python, timeout=timeout)
     folders = answer.get("path", [])
-    is_a_pythons = (
+    is_from_python = (
         all(isinstance(answer.get(key), str) for key in ("python", "prefix"))
         and isinstance(folders, list)
         and all(isinstance(path, str) for path in folders)
         # No path of a system holds a null character.
         and not any("\0" in text for text in answer.values() if isinstance(text, str))
     )
-    if "problem" in answer or is_a_pythons:
+    if "problem" in answer or is_from_python:
         return answer
     return {"problem": "its answer is not that of a Python"}
 

@@ -22,6 +22,7 @@ SPEC = re.compile(
     r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>(?:[<>!~=]=?|(?=[*\d]))[^\s=]*)?"
     r"(?:[= ](?P<build>\S+))?"
 )
+"""A package of conda with channel, version and build: `nvidia::pytorch=2.1.2=py3.10_cuda11.8_0`."""
 
 
 def add_environment(ask: Ask) -> None:
@@ -81,6 +82,8 @@ INSTALLS = re.compile(
     r"(?:\S*/)?(?:(?:uv\s+)?pip3?|python[\d.]*\s+-m\s+(?:uv\s+)?pip)\s+install\s+(?P<pip>.*)"
     r"|(?:\S*/)?(?:conda|mamba|micromamba)\s+(?:install|create)\s+(?P<conda>.*)"
 )
+"""A command that installs: `uv pip install torch`, `python3 -m pip install torch` or `conda install
+pytorch`."""
 SHORT_OPTION = re.compile(r"-[UIqvy]*(?P<letter>[bcefinprtCP])=?(?P<value>.*)")
 """A short option that takes a value, alone (`-r`), joined (`-rmore.txt`) or after flags (`-Ur`)."""
 LONG_OPTIONS = (
@@ -90,6 +93,7 @@ LONG_OPTIONS = (
 )
 """Options of pip, uv and conda that are followed by a value."""
 VARIABLE = re.compile(r"\$\{(?P<braced>\w+)(?::-(?P<default>[^}]*))?\}|\$(?P<plain>\w+)")
+"""A variable of a Dockerfile: `$TORCH`, `${TORCH}`, or with a default `${TORCH:-2.6.0}`."""
 LONGEST_COMMAND, LONGEST_INSTRUCTION = 20_000, 100_000
 """In characters: a stranger's variables may name others, and double the text with each line."""
 
@@ -133,8 +137,7 @@ def enter_image(ask: Ask, image: str) -> None:
     ask.image = image if torch or of_nvidia else None
     ask.image_torch = torch[1] if torch else None
     python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
-    if python and ask.image is None:
-        ask.python = python[1] or python[2]
+    ask.python = (python[1] or python[2]) if python and ask.image is None else None
 
 
 def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 
 from gpusetup.model.logins import without_logins
-from gpusetup.model.patterns import lazy
 
 NAMES = frozenset(
     "CC CXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH PATH PYTHONPATH PYTHONHOME "  # noqa: SIM905
@@ -38,7 +37,9 @@ PREFIXES = (
 )
 """Variables whose names begin like this are kept too."""
 
-_SECRET = lazy(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I)
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I
+)
 
 
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:

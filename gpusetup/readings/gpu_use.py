@@ -1,4 +1,4 @@
-"""How well a GPU is used according to one reading, with the steps of the acceleration guide.
+"""A GPU that works too little according to one reading, with the steps of the acceleration guide.
 
 A single reading (nvidia-smi's table, one sample) shows that a GPU works too little, but not why. So
 the guide's three steps are listed in the guide's order, and each says what to change.
@@ -6,13 +6,12 @@ the guide's three steps are listed in the guide's order, and each says what to c
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from gpusetup.model.units import GIB
 
-# The limits follow the acceleration guide: a utilisation near 100 % and memory use from 70 to 90 %
-# are good. If the utilisation is below 50 %, the guide lists steps to take.
-BUSY_PERCENT = 85.0
+# The limits follow the acceleration guide: memory use from 70 to 90 % is good, and if the
+# utilisation is below 50 %, the guide lists steps to take.
 LOW_PERCENT = 50.0
 MEMORY_HIGH_PERCENT = 90.0
 IDLE_PERCENT = 5.0
@@ -32,55 +31,42 @@ MORE_WORKERS_UNCOUNTED = (
     "pin_memory, persistent_workers"
 )
 
-Use = Literal["unknown", "idle", "low", "fair", "good"]
 
+class LowUse(NamedTuple):
+    """A GPU that works too little, and the guide's steps in order."""
 
-class GpuUse(NamedTuple):
-    """The use of one GPU at one moment. `use` rates the utilisation; `steps` are the guide's steps
-    in order."""
-
-    use: Use
     words: str
     """The measured values in words: "utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)"."""
-    steps: tuple[str, ...] = ()
+    steps: tuple[str, ...]
 
 
-def gpu_use(
+def low_use(
     utilization_percent: float | None,
-    memory_used_bytes: int | None = None,
-    memory_total_bytes: int | None = None,
-    computes: bool | None = None,
-) -> GpuUse:
-    """How well a GPU is used in one reading, with the guide's steps if utilisation is low.
+    memory_used_bytes: int | None,
+    memory_total_bytes: int | None,
+    computes: bool | None,
+) -> LowUse | None:
+    """The low use of a GPU on which a program computes; None if the GPU is idle or busy enough.
 
     `computes`: whether a process computes on the GPU; None if the reading does not show it.
 
-    >>> gpu_use(45, 6 << 30, 24 << 30).words
+    >>> low_use(45, 6 << 30, 24 << 30, None).words
     'utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)'
-    >>> gpu_use(45, 6 << 30, 24 << 30).use, gpu_use(98, 18 << 30, 24 << 30).use
-    ('low', 'good')
+    >>> low_use(98, 18 << 30, 24 << 30, True), low_use(20, None, None, None)
+    (None, None)
     """
-    memory_percent = None
-    words = "utilisation unknown"
-    if utilization_percent is not None:
-        words = f"utilisation {utilization_percent:.0f} %"
+    if utilization_percent is None or not IDLE_PERCENT <= utilization_percent < LOW_PERCENT:
+        return None
+    words, memory_percent = f"utilisation {utilization_percent:.0f} %", 0.0
     if memory_used_bytes is not None and memory_total_bytes:
         memory_percent = memory_used_bytes / memory_total_bytes * 100
         sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"
         words += f", memory {sizes} ({memory_percent:.0f} %)"
-    # A desktop alone causes a utilisation of 10 to 30 % and uses little memory. So a utilisation
-    # below 50 % is rated `low` only if something computes, and otherwise `idle`.
+    # A desktop alone causes a utilisation of 10 to 30 %, but it uses little memory.
     if computes is None:
-        computes = (memory_percent or 0.0) >= DESKTOP_MEMORY_PERCENT
-    use: Use = "low" if computes else "idle"
-    if utilization_percent is None:
-        use = "unknown"
-    elif utilization_percent >= LOW_PERCENT:
-        use = "good" if utilization_percent >= BUSY_PERCENT else "fair"
-    elif utilization_percent < IDLE_PERCENT:
-        use = "idle"
-    if use != "low":
-        return GpuUse(use, words)
+        computes = memory_percent >= DESKTOP_MEMORY_PERCENT
+    if not computes:
+        return None
     # A larger batch needs room in memory.
-    batch = (LARGER_BATCH,) if (memory_percent or 0.0) < MEMORY_HIGH_PERCENT else ()
-    return GpuUse(use, words, (*batch, MORE_WORKERS_UNCOUNTED, MIXED_PRECISION))
+    batch = (LARGER_BATCH,) if memory_percent < MEMORY_HIGH_PERCENT else ()
+    return LowUse(words, (*batch, MORE_WORKERS_UNCOUNTED, MIXED_PRECISION))

@@ -14,7 +14,6 @@ from gpusetup.child_scripts.nvml_fields import THROTTLE_REASONS, throttle_reason
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.frozen import fields as field_list
 from gpusetup.model.machine import Gpu, GpuProcess
-from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.readings.sources import UNNAMED
 
@@ -204,20 +203,20 @@ def dotted(text: str | None) -> str | None:
     return version.group() if version else None
 
 
-SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
-DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version\s*:\s*([\w.!/]+)")
-CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version\s*:\s*([\w.!/]+)")
-FIRST_LINE = lazy(
+SMI_VERSION = re.compile(r"NVIDIA-SMI\s+(\d[\w.]*)")
+DRIVER_VERSION = re.compile(r"(?:Driver|KMD) Version\s*:\s*([\w.!/]+)")
+CUDA_VERSION = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\w.!/]+)")
+FIRST_LINE = re.compile(
     r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
     r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
 )
-BUS = lazy(r"(?P<pci_bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
-STATE = lazy(
+BUS = re.compile(r"(?P<pci_bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
+STATE = re.compile(
     r"(?:\d+%|N/A|ERR!)\s+(?P<temperature_celsius>\d+C?|N/A|ERR!)\s+(?:P\d+|N/A|Unknown|ERR!)\s+"
     r"(?P<power_watts>[\d.]+W|N/A|ERR!)\s*/\s*(?P<power_limit_watts>[\d.]+W|N/A|ERR!)?"
 )
-MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d+\s*MiB)")
-LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
+MEMORY = re.compile(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d+\s*MiB)")
+LOAD = re.compile(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
 
 
 def parse_banner(line: str) -> Smi:
@@ -312,7 +311,7 @@ def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
 
 PROCESSES = "Processes:"
 # Since driver 450 there are two columns for MIG (GI, CI) between the GPU and the process id.
-PROCESS_ROW = lazy(
+PROCESS_ROW = re.compile(
     r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
 )
@@ -383,7 +382,9 @@ def recovery_action(text: str | None) -> str | None:
     return next((name for words, name in RECOVERY_ACTIONS if words in said), None)
 
 
-GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
+GPU_HEAD = re.compile(
+    r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$"
+)
 GPU_VALUES: tuple[tuple[str, str, str, Callable[[str], Any]], ...] = (
     ("nvml_index", "index", "", integer),
     ("name", "name gpu_name", "Product Name", cell),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.model.machine import Gpu
-from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import (
     GPU_FIELDS,
     GPU_VALUES,
@@ -63,8 +62,8 @@ DMON_COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
 OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
 
-HEADING_CELL = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
-NAMED_GPU = lazy(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
+HEADING_CELL = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
+NAMED_GPU = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
 
 
 def cells_of(line: str) -> list[str]:

@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 
 from gpusetup.model.machine import Gpu, GpuLink, Snapshot
-from gpusetup.model.patterns import lazy
 from gpusetup.readings.sources import UNNAMED
 
-HEADING = lazy(r"^\s*GPU0\s.*(?:CPU Affinity|NUMA Affinity|\bGPU\d+\b|NIC\d+)|^\s*GPU0\s*$")
-DEVICE = lazy(r"(?:GPU|NIC)\d{1,3}|mlx\d_\w{1,8}|hfi\d_\w{1,4}")
-GPU = lazy(r"GPU(\d{1,3})")
-LINK = lazy(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
+HEADING = re.compile(r"^\s*GPU0\s.*(?:CPU Affinity|NUMA Affinity|\bGPU\d+\b|NIC\d+)|^\s*GPU0\s*$")
+DEVICE = re.compile(r"(?:GPU|NIC)\d{1,3}|mlx\d_\w{1,8}|hfi\d_\w{1,4}")
+GPU = re.compile(r"GPU(\d{1,3})")
+LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
 """A cell of the matrix: X for the device itself, bonded NVLinks (NV4), or the level of the PCIe
 tree at which the two devices meet."""
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.facts import NO_COMPLAINT
 from gpusetup.fixes.needs import CHANGES_PACKAGES
 from gpusetup.model.finding import Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
@@ -117,9 +116,7 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
     """Yields lines about causes that are ruled out, the check of a likely cause, and the command
     whose output decides."""
     for cause in answer.ruled_out if answer.cause != "ok" else ():
-        # That nothing speaks for a cause is no news for its reader.
-        if cause.because != NO_COMPLAINT:
-            yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+        yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
 
     check, reading = answer.check, answer.next_reading
     is_likely = answer.certainty == "likely"

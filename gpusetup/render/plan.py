@@ -229,12 +229,16 @@ def _helps(plan: PlanCell) -> Iterator[str]:
         if recipes:
             last = recipes[-1].recipe or ""
             yield ScreenLine((f"  ({last}: {_meaning(last)})", DIM), hang=4)
+        if any("Env" in help.step for help in recipes):
+            export = "`export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`"
+            yield ScreenLine(f"  Env is {export}, before Python starts", hang=4)
         title = "Or change a setting" if recipes else "If it still runs out of memory"
         yield from _steps(title, others)
         return
     enough = [help for help in others if help.recipe]
-    yield from _steps("What would help, each alone", enough, then_fits=True)
-    yield from _steps("Not enough alone", [help for help in others if not help.recipe])
+    yield from _steps("Any one of these is enough", enough, then_fits=True)
+    title = "These save memory too, but each alone is not enough"
+    yield from _steps(title, [help for help in others if not help.recipe])
 
 
 WIDEST_STEP = 56

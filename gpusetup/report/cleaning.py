@@ -13,7 +13,6 @@ from collections.abc import Callable
 from gpusetup.messages import search
 from gpusetup.messages.search import Text
 from gpusetup.model.hidden_marks import INVISIBLE
-from gpusetup.model.patterns import lazy
 from gpusetup.named_file import SAMPLE, encoding_of
 
 MAX_LINE = 4000
@@ -21,28 +20,28 @@ MAX_LINE = 4000
 or other binary data."""
 
 # All characters that programs use to end a line, including Unicode's line separators.
-LINE_BREAKS = lazy(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # `[31m`, `[1;32m`.
 BARE_COLOUR = r"\[[0-9]{1,3}(?:;[0-9]{1,3}){0,6}m"
 """What is left of an ANSI colour code if its escape character is lost."""
 # `ESC[31m`, a command that sets the window title (`ESC]0;name BEL`), and escape sequences written
 # out as text: `^[[31m`, `\x1b[0m`, `\033[0m`.
-ESCAPES = lazy(
+ESCAPES = re.compile(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     rf"|\^\[\[[0-9;]{{0,40}}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{{0,40}}[A-Za-z]|{BARE_COLOUR}"
 )
 # Control characters except tabs and line breaks, and invisible marks such as a zero-width space.
-CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
+CONTROLS = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
 # HTML tags that only change how a text looks: `<code>`, `</details>`, `<img src="...">`.
-TAGS = lazy(
+TAGS = re.compile(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
     re.I,
 )
 # HTML tags that end a line: `<br/>`, `</p>`.
-LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
+LINE_TAGS = re.compile(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
 # `&lt;`, `&#39;`, `&#x27;`.
-ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
+ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
 ASCII_FORMS = {
     # The full-width forms of ASCII (U+FF01 to U+FF5E) have a fixed offset from ASCII.
@@ -69,7 +68,7 @@ WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
 STAMP = rf"{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
 STREAM = r"(?:stdout|stderr)"
 # `> `, `[rank0]: `, `web-1  | `, `(EngineCore pid=12) `, `INFO 05-28 03:35:37 [core.py:12] `.
-PREFIX = lazy(
+PREFIX = re.compile(
     r"\s*(?:>(?!>>)\s?|#\d{1,3}\s\d{1,5}\.\d{1,3}\s"  # Markdown and mail; docker build
     r"|\([\w.]{1,40}(?:\s\w{1,10}=[\w.]{1,40},?){1,3}\)\s?"  # ray, vllm
     rf"|\[{STAMP}"
@@ -141,12 +140,12 @@ SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]],
     ("<", LINE_TAGS, "\n"),
     ("<", TAGS, ""),
     # A label in bold: `- **torch**: 2.3.1+cu121`.
-    ("**", lazy(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
+    ("**", re.compile(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
     # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
-    ("", lazy(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
+    ("", re.compile(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
     # A first run of `collect_env` that failed because a module was missing, followed by the report
     # of a second run. Later lines keep their numbers.
-    ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), lambda match: "\n" * match[0].count("\n")),
+    ("collect_env", re.compile(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), lambda match: "\n" * match[0].count("\n")),
 )  # fmt: skip
 """A string that every match contains ("" if there is none), a pattern, and what replaces its matches.
 The order matters: a replacement may uncover text that a later one replaces."""

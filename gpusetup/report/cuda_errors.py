@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.messages.search import Text
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import CHARACTERS_READ, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
 # `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`. In a
 # sentence that names CUDA or one of its functions, also `cudaGetDeviceCount() returned status:
 # 100`.
-ERROR_NUMBER = lazy(
+ERROR_NUMBER = re.compile(
     r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: (?!hip)[a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
     r"|cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}|(?:initiali[sz]ation|(?:library|nvcuda|cudart) init) (?:failure|error)\W{1,3}"
@@ -25,7 +24,7 @@ ERROR_NUMBER = lazy(
 )
 """An error number after a word such as "error" or "status"."""
 # `CUDA error: out of memory`, `CUDA failed with error out of memory`.
-SAYS_OUT_OF_MEMORY = lazy(
+SAYS_OUT_OF_MEMORY = re.compile(
     r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory",
     re.I,
 )

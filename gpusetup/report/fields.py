@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.messages.search import Text
-from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.model.patterns import in_any_case
 from gpusetup.model.units import architecture_named
 from gpusetup.readings.nvidia_smi import memory
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
@@ -173,10 +173,14 @@ PATTERNS = (
     FieldPattern("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     # `uname -a`: `Linux host 6.8.0-45-generic #45-Ubuntu`.
     FieldPattern("os.kernel", ("linux", "build on kernel", "/lib/modules/"), r"(?:\bLinux \S{1,64} |module build on kernel: |in directory /lib/modules/)(\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
-    # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`.
-    FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
-    # The kernel without a label.
-    FieldPattern("platform", ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(?<!Platform: )((?:macOS-\d[\w.]{0,8}-(?:x86_64|arm64)[\w-]{0,30}|Linux-\d\S{1,80}-with-glibc[\d.]+|Windows-1[01]-[\w.-]{3,30}))(?![\w/])", USUAL),
+    # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`, as Python's `platform.platform()` prints it.
+    FieldPattern("os.family", "platform: ", r"(?<!Client: )\bPlatform: (Linux|Windows|macOS|Darwin)-", SURE),
+    # The same without a label: `macOS-14.5-arm64-arm-64bit`, `Windows-11-10.0.22631-SP0`.
+    FieldPattern("os.family", ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(macOS(?=-\d[\w.]{0,8}-(?:x86_64|arm64))|Linux(?=-\d\S{1,80}-with-glibc\d)|Windows(?=-1[01]-[\w.-]{3}))", USUAL),
+    # Its architecture, its C library and its kernel.
+    FieldPattern("os.machine", ("linux-", "macos-", "windows-"), r"(?<![\w./-])(?:Linux|macOS|Windows)-\d\S{0,100}?[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_\s]|$)", USUAL),
+    FieldPattern("os.libc", "-with-glibc", r"-with-glibc(\d\.\d{1,2})\b", HINT),
+    FieldPattern("os.kernel", "linux-", r"(?<![\w./-])Linux-(\d[\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)", USUAL),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
     # mokutil's `SecureBoot enabled`.
@@ -343,9 +347,7 @@ def field_claims(text: Text) -> Facts:
         subject, value, source, trust = claim
         if isinstance(value, str) and subject in PARSERS:
             value = PARSERS[subject](value)
-        # The snapshot has no field for a platform's name, but other fields follow from it.
-        if subject != "platform":
-            yield Claim(subject, value, source, trust)
+        yield Claim(subject, value, source, trust)
         for implied_subject, implied_value, implied_trust in implied(subject, str(value)):
             # An implied value is trusted no more than the claim that implies it.
             yield Claim(implied_subject, implied_value, source, min(trust, implied_trust))
@@ -381,53 +383,33 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
 
 
 # macOS 10.0 to 10.15. Old programs read macOS 11 as 10.16.
-INTEL_MACOS = lazy(r"\b10\.(?:\d|1[0-5])\b")
-# The architecture in a platform's name: `Linux-6.8.0-x86_64-with-glibc2.39`.
-PLATFORM_MACHINE = lazy(r"[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_]|$)", re.I)
-# The C library at the end of a platform's name: `-with-glibc2.39`.
-PLATFORM_LIBC = lazy(r"-with-glibc(\d\.\d{1,2})$")
-# The kernel in a platform's name, between the system and the architecture: `6.8.0`.
-PLATFORM_KERNEL = lazy(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
+INTEL_MACOS = re.compile(r"\b10\.(?:\d|1[0-5])\b")
 
 
 def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
-    """The fields, values and trust that follow from the name of a system, kernel or platform, from
-    ROCm's version or from the path of Python.
+    """The fields, values and trust that follow from the name of a system or kernel, from ROCm's
+    version or from the path of Python.
 
-    >>> name = "Linux-5.10.104-tegra-aarch64-with-glibc2.31"
-    >>> [value for _, value, _ in implied("platform", name)][:3]
-    ['linux', 'aarch64', 'glibc 2.31']
+    >>> [value for _, value, _ in implied("os.kernel", "5.10.104-tegra")]
+    ['linux', 'R35', 'aarch64']
     """
     if subject == "torch.hip":
         yield "torch.backend", f"rocm{value}", USUAL
     if subject == "python.executable" and "\\" in value:
         yield "os.family", "windows", USUAL
-    if subject in ("os.name", "platform") and (family := family_of(value)):
+    if subject == "os.name" and (family := family_of(value)):
         yield "os.family", family, SURE
         # Macs with Apple's own processors started with macOS 11.
         if family == "macos" and INTEL_MACOS.search(value):
             yield "os.machine", "x86_64", USUAL
     if subject == "os.name" and value.startswith("Alpine"):
         yield "os.libc", "musl", USUAL
-    if subject == "platform":
-        if machine := PLATFORM_MACHINE.search(value):
-            yield "os.machine", architecture_named(machine[1]), USUAL
-        if libc := PLATFORM_LIBC.search(value):
-            yield "os.libc", f"glibc {libc[1]}", HINT
-        if kernel := PLATFORM_KERNEL.match(value):
-            yield "os.kernel", kernel[1], USUAL
-            yield from _implied_by_kernel(kernel[1])
     if subject == "os.kernel":
         # The patterns only find the versions of Linux kernels.
         yield "os.family", "linux", USUAL
-        yield from _implied_by_kernel(value)
-
-
-def _implied_by_kernel(kernel: str) -> Iterator[tuple[str, str | bool, int]]:
-    """WSL or a Jetson, which the kernel's name shows."""
-    if "microsoft" in kernel.lower():
-        yield "os.wsl", True, USUAL
-    if "tegra" in kernel:
-        releases = (release for start, release in L4T_BY_KERNEL if kernel.startswith(start))
-        yield "os.jetson", next(releases, "tegra"), HINT
-        yield "os.machine", "aarch64", USUAL
+        if "microsoft" in value.lower():
+            yield "os.wsl", True, USUAL
+        if "tegra" in value:
+            releases = (release for start, release in L4T_BY_KERNEL if value.startswith(start))
+            yield "os.jetson", next(releases, "tegra"), HINT
+            yield "os.machine", "aarch64", USUAL

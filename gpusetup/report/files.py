@@ -6,7 +6,6 @@ import re
 
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
 
 # `libcudart.so.12`, `torch_cuda.dll`, `_C.pyd`.
@@ -16,7 +15,7 @@ PATH = rf"(?:/(?:[\w.+~@-]+/)+|[A-Za-z]:\\(?:[^\\/:*?\"<>|\n]+\\)+){LIBRARY}"
 """The whole path of a library."""
 # `lrwxrwxrwx 1 root root 12 May  3 10:00 /usr/lib/libcuda.so -> libcuda.so.1`; the path of nvcc;
 # `libcuda.so.1 (libc6,x86-64) => /usr/lib/libcuda.so.1`.
-LISTED = lazy(
+LISTED = re.compile(
     rf"^\s*(?:[-lrwxs.+]{{10,11}}\s.*?\s)?(?P<path>{PATH})(?: -> \S+)?$"
     r"|^\s*(?P<tool>/(?:[\w.+~@-]+/)+bin/nvcc)$"
     rf"|^\s*lib[\w.+-]+\.so[.\d]* \([^)]*\) => (?P<cached>{PATH})$",
@@ -25,7 +24,7 @@ LISTED = lazy(
 """A line from `find`, `ls -l`, `whereis` or `ldconfig -p` that only lists a file."""
 # `OSError: /x/libc10.so: ...`, `Error loading "C:\\x\\c10.dll"`, `Could not load /x/libc10.so`,
 # `/x/libc10.so: undefined symbol`.
-FAILED = lazy(
+FAILED = re.compile(
     rf"\b(?:OSError|ImportError|RuntimeError|FileNotFoundError)\b:? (?P<a>{PATH}): "
     rf"|\bError loading \W?(?P<b>{PATH})"
     rf"|\b(?:[Cc]ould not|[Cc]annot|[Ff]ailed to|[Uu]nable to) (?:load|find|open|locate)\b[^\n]{{0,80}}?[\"'(: ](?P<c>{PATH})"
@@ -34,7 +33,7 @@ FAILED = lazy(
 )
 """A loader's message about a file that it could not load."""
 # `version 'GLIBCXX_3.4.32' not found (required by /x/_C.so)`.
-REQUIRED_BY = lazy(rf"\bnot found \(required by ({PATH})\)", re.I)
+REQUIRED_BY = re.compile(rf"\bnot found \(required by ({PATH})\)", re.I)
 """The file that needs a newer version of a library. The failing file is this one, not the library.
 """
 MAX_LISTED = 12
@@ -76,18 +75,18 @@ def files(text: Text) -> Facts:
 
 # --- the owner of a file --------------------------------------------------------------------------
 
-PACKAGES = lazy(
+PACKAGES = re.compile(
     r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
     re.I,
 )
-BUILT = lazy(
+BUILT = re.compile(
     # What a package compiles at its first use, and another project's sources inside it.
     r"[/\\](?:torch_extensions|\.triton|triton_cache|torchinductor\w*)"
     r"[/\\](?:[\w.-]+[/\\])*?(?P<cached>[\w-]+)[/\\][^/\\]+$"
     r"|[/\\](?:third[-_]party|3rdparty|vendor|submodules|_deps)[/\\](?P<inside>[\w.-]+)[/\\]",
     re.I,
 )
-SYSTEM = lazy(
+SYSTEM = re.compile(
     # NVIDIA's, AMD's and Intel's own folders too.
     r"^(?:/(?:usr|nix|gnu|lib|lib64|bin|etc|run|snap|opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt))/"
     r"|[A-Z]:\\(?:Windows|Program Files\\NVIDIA[^\\]*)\\)",

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
-from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.statements import CARD_AROUND, is_another_card
@@ -35,9 +34,9 @@ NAME = (
     rf"|V100S?|A[456]000|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![{LETTER}/]))"
 )
 """An NVIDIA GPU's name as nvidia-smi, programs and people write it."""
-GPU_NAME = lazy(NAME, re.I)
+GPU_NAME = re.compile(NAME, re.I)
 # `GPU 0: NVIDIA A100`, `Device 1: Tesla T4`, `CUDA:0 (NVIDIA A100, 40GB)`, `cuda:0,1 RTX 3090`.
-NUMBERED_GPU = lazy(
+NUMBERED_GPU = re.compile(
     rf"\b(?:GPU|CUDA|device)\W{{0,4}}(?:cuda:)?(?P<numbers>\d{{1,2}}(?:,\d{{1,2}}){{0,15}})(?:\b[\W_]{{1,6}}|: \d{{3,6}}MB \| |.{{0,20}}name='){NAME}(?: \(arch=(?P<capability>\d\.\d)\))?",
     re.I,
 )
@@ -66,23 +65,23 @@ def gpus(text: Text) -> Facts:
 # --- cards that people name -----------------------------------------------------------------------
 
 # `3080`, `4070 Ti`, `1080ti 11GB`, `3060 laptop`, but not a price, year, resolution or version.
-BARE_NUMBER = lazy(
+BARE_NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|[SD](?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![A-Za-z0-9_%]|[.:]\d|xx)"
     r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
     re.I,
 )
 """A GeForce card that people call by its number only."""
 # `Ti`, `Super` or `S` after a number or another suffix.
-SUFFIX = lazy(r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])")
+SUFFIX = re.compile(r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])")
 SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
 """A suffix that people write after a card's number -> NVIDIA's spelling."""
 # `my `, `GeForce `, `graphics card `; in seven more languages.
-CARD_WORD = lazy(
+CARD_WORD = re.compile(
     r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ[はを]?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :?!,(]{0,4}$",
     re.I,
 )
 """Words before a number that show that the number means a card."""
-CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
+CARD_BEHIND = re.compile(r" ?(?:显卡|グラボ|그래픽)")
 """The word for a graphics card, right after a number."""
 
 
@@ -145,13 +144,13 @@ NEEDLES = ("which is of cuda capability", "which is of compute capability", "is 
 # `Found GPU0 GeForce GT 730 which is of cuda capability 3.5.`; `NVIDIA GeForce RTX 5090 with CUDA
 # capability sm_120 is not compatible`; `PyTorch install supports CUDA capabilities`. The group `rest`
 # is what follows.
-WARNING = lazy(
+WARNING = re.compile(
     r"(?:Found GPU ?(?P<index>\d{1,3}|%d) (?P<model>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<capability>\d{1,2}\.\d|%d\.%d)\.?"
     r"|(?P<words>(?:[\w()/+.-]{1,24} ){1,8})with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"|PyTorch install (?=supports CUDA capabilities))(?=(?P<rest>.{0,800}))"
 )
 # `supports CUDA capabilities sm_50 sm_60 sm_90`.
-KERNELS = lazy(r"^.{0,90}?supports CUDA capabilities((?: (?:sm|compute)_\d{2,3}[af]?){1,20})")
+KERNELS = re.compile(r"^.{0,90}?supports CUDA capabilities((?: (?:sm|compute)_\d{2,3}[af]?){1,20})")
 # `- 8.0 which supports hardware CC >=8.0,<9.0`.
 CAPABILITIES = r"- (\d{1,2}\.\d) which supports hardware CC >="
 # The GPU's name, if other words precede it in the line.

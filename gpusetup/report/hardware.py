@@ -9,22 +9,22 @@ from gpusetup.accelerators.makers import AMD, INTEL, MAKERS, judged_on
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, Event, Gpu, MakerStack, PciDevice, Snapshot
-from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.model.patterns import in_any_case
 from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
 
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
-LSPCI = lazy(
+LSPCI = re.compile(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
     r"(?:VGA compatible controller|3D controller|Display controller)(?: \[\d{4}\])?: (.{3,160})"
 )
-IN_USE = lazy(r"Kernel driver in use: ([\w-]+)")
+IN_USE = re.compile(r"Kernel driver in use: ([\w-]+)")
 # `[8086:0bda]`, or `Device 0bda` if the list of names does not have the device yet.
-DEVICE_ID = lazy(r"\[[0-9a-f]{4}:([0-9a-f]{4})\]|\bDevice ([0-9a-f]{4})\b")
+DEVICE_ID = re.compile(r"\[[0-9a-f]{4}:([0-9a-f]{4})\]|\bDevice ([0-9a-f]{4})\b")
 DETAIL_LINES = 7
 """The number of lines below a device in the output of `lspci -k` that are searched for its driver.
 """
 # `crw-rw-rw- 1 root root 195, 0 May  3 10:00 /dev/nvidia0`.
-NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
+NODE = re.compile(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
 def pci_devices_and_nodes(text: Text) -> Facts:
@@ -63,12 +63,12 @@ NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your 
 
 OTHER_MAKERS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     # ROCm's name for a GPU's architecture.
-    ("amd", ("gfx",), lazy(r"\bgfx(?:[78]0\d|(?:9|10|11|12)\d{1,2}[a-f]?)\b")),
+    ("amd", ("gfx",), re.compile(r"\bgfx(?:[78]0\d|(?:9|10|11|12)\d{1,2}[a-f]?)\b")),
     # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
     (
         "amd",
         ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "mi5", "mi6", "hip", "hsa_", "0m igpu", "0m apu", "0m gpu", "0m graphics"),
-        lazy(
+        re.compile(
             r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))(?: \d{3,4}\w?)?(?: ?(?:XTX?|GRE))?"
             r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
             r"|no ROCm-capable device|Memory access fault by GPU node|(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)|#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"
@@ -82,7 +82,7 @@ OTHER_MAKERS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "amd",
         ("rx", "0xt", "0 xt", "0gre", "0 gre"),
-        lazy(
+        re.compile(
             r"\bRX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|[MS])?\b|(?<![A-Za-z0-9_.])(?:RX ?)?[5-9]\d[0567]0 ?(?:[Xx][Tt][Xx]?|[Gg][Rr][Ee])(?![A-Za-z0-9_])"
             r"|\b[Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?\b"
         ),
@@ -91,14 +91,14 @@ OTHER_MAKERS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "intel",
         ("intel arc", "intel(r) arc", "arc(tm)", "arc 1", "gpu max", "gpu flex", "max 1", "flex 1", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
-        lazy(
+        re.compile(
             rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
             r"|(?i:Intel(?:\(R\))? Arc(?:\(TM\))? [AB]\d{3}\w?\b|\b(?:Intel(?:\(R\))? )?Arc(?:\(TM\))? 1\d0[VT]\b)|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
             r"|(?i:\b(?:Data Cent(?:er|re) GPU|Intel(?:\(R\))?) (?:Max (?:1100|1550)|Flex 1[47]0)\b)|(?<=\b[Oo]n |\b[Mm]y |\b[Aa]n )Intel Arc\b"
         ),
     ),
     # `Apple M3 Max`.
-    ("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
+    ("apple", ("apple m",), re.compile(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
 """A maker, lower-case strings of which every match contains one, and how programs and people name the
 maker's GPUs."""
@@ -106,7 +106,7 @@ maker's GPUs."""
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
 # prints on every machine.
-HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
+HIP_WORDS = re.compile(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
 """Words of a program that runs on an AMD GPU."""
 BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
 """What may follow a board's number in its name: `RX 6600 XT`."""
@@ -155,26 +155,3 @@ def stack_named(machine: Snapshot) -> MakerStack | None:
     if INTEL.id not in vendors or not with_xpu:
         return None
     return MakerStack(maker=INTEL.id, gpus=(Gpu(name=with_xpu[0], maker=INTEL.id),))
-
-
-# --- collect_env ----------------------------------------------------------------------------------
-
-# `GPU models and configuration: No CUDA`, also with an issue form's example before the answer.
-NO_GPU_LISTED = lazy(
-    r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?[ *-]*No CUDA", re.I
-)
-BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
-
-
-def collect_env(text: Text) -> Facts:
-    """Events for missing CUDA devices in the output of collect_env."""
-    # A build for Intel's GPUs prints it on a machine where nothing is wrong.
-    if "gpu models and" not in text.low or "xpu available: true" in text.low:
-        return
-    for match in NO_GPU_LISTED.finditer(text.flat):
-        # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
-        # answers. A machine with a CUDA build may well have a GPU but no driver.
-        build = BUILT_WITH.search(text.flat)
-        kind = "smi-not-found" if build and build[1][0].isdigit() else "no-nvidia-gpu"
-        shown = f"{build[0] if build else ''}, GPU models and configuration: No CUDA"
-        yield Event(kind=kind, source=text.source(match.start()), text=shown)

@@ -3,23 +3,25 @@ messages."""
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, Os, Snapshot, Torch
-from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import cuda_of
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
     """The snapshot completed with fields that follow from others, such as torch's backend from its
     version label."""
+    events = tuple(_with_meaning(event, snapshot) for event in snapshot.events)
+    snapshot = replace(snapshot, events=events)
     gpus = _gpus(snapshot)
     return replace(
         snapshot,
         torch=_torch(snapshot),
         os=_os(snapshot),
         gpus=None if gpus is None else tuple(map(identified, gpus)),
-        events=tuple(_with_meaning(event, snapshot.os) for event in snapshot.events),
     )
 
 
@@ -31,14 +33,18 @@ SIZE_FIELDS = {
 bytes."""
 
 
-def _with_meaning(event: Event, os: Os) -> Event:
-    """The event, completed: memory sizes are converted to bytes (those that cannot be read are left
-    out), and an error becomes one of WSL if the rest of the text shows no other system."""
+def _with_meaning(event: Event, snapshot: Snapshot) -> Event:
+    """The event with the meaning that it has beside the other facts of the text, and with memory
+    sizes in bytes (those that cannot be read are left out)."""
+    os = snapshot.os
     # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no Linux
     # kernel may come from WSL.
     may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
     if event.kind == "cuda-version-err" and may_be_wsl:
         return replace(event, kind="wsl-driver")
+    # A machine with a CUDA build may well have a GPU but no driver.
+    if event.values.get("shown_by") == "collect_env" and snapshot.torch.cuda:
+        return replace(event, kind="smi-not-found")
     if event.kind != "out-of-memory":
         return event
     from gpusetup.readings.nvidia_smi import memory
@@ -54,7 +60,7 @@ def _with_meaning(event: Event, os: Os) -> Event:
 # --- torch ----------------------------------------------------------------------------------------
 
 # The build string of a CPU build in conda: `py3.12_cpu_0`.
-CPU_BUILD = lazy(r"(?:^|_)cpu")
+CPU_BUILD = re.compile(r"(?:^|_)cpu")
 
 
 def _torch(snapshot: Snapshot) -> Torch:

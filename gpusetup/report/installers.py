@@ -10,23 +10,22 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
 # `torch   2.5.1+cu124`, `torch==2.5.1`, `[pip3] torch==2.5.1`, and conda's row with build and channel:
 # `pytorch  2.5.1  py3.12_cuda12.4_cudnn9.1.0_0  pytorch`.
-PACKAGE_ROW = lazy(
+PACKAGE_ROW = re.compile(
     r"\s*(?P<by>\[(?:pip3?|conda)\] )?(?P<name>[A-Za-z_][\w.-]{1,40})(?P<sign> {1,40}|==)(?P<version>\d[\w.+!-]{0,40})"
     r"(?: {1,30}(?P<build>[\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}(?P<channel>[\w./-]{2,60}))?| {2,}\S.*)?$"
 )
 """A row of `pip list`, `pip freeze` or `conda list`, or of collect_env's copy of these lists."""
-CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
+CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
 # Parts of the names of packages that belong to the GPU stack.
-RELEVANT = lazy(
+RELEVANT = re.compile(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
 
@@ -70,19 +69,19 @@ def if_watched(package: Package) -> Iterator[Package]:
 # --- what was requested ---------------------------------------------------------------------------
 
 # `uv pip install torch ...`, `conda create -n ml pytorch ...`, with the text after them.
-COMMAND = lazy(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,400}")  # fmt: skip
+COMMAND = re.compile(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,400}")  # fmt: skip
 # The first words of an installer's output, or the next shell prompt.
-OUTPUT_STARTS = lazy(r" (?:Looking in|Collecting|ERROR|Requirement already|Channels:|Solving|error:|Resolved|Traceback|WARNING|DEBUG|Installed|Prepared|\+|>>>|\$|&&) ")  # fmt: skip
+OUTPUT_STARTS = re.compile(r" (?:Looking in|Collecting|ERROR|Requirement already|Channels:|Solving|error:|Resolved|Traceback|WARNING|DEBUG|Installed|Prepared|\+|>>>|\$|&&) ")  # fmt: skip
 """The words at which a typed command ends, if all lines of the text are joined."""
 # The URL of one of PyTorch's own indexes, which ends with a build label.
-INDEX = lazy(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
+INDEX = re.compile(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
 # `torch==2.5.1+cu124`, `torch>=2.4`, conda's `pytorch=2.5`.
-PIN = lazy(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+PIN = re.compile(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
 # `torchvision==0.20.1+cu124`.
-COMPANION_PIN = lazy(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+COMPANION_PIN = re.compile(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
 # pip's `Could not find a version that satisfies the requirement torch==1.7.1 (from versions: 2.2.0,
 # 2.3.0)`, which people often quote without the versions, or its last line, `No matching distribution found for torch==1.7.1`.
-REQUIREMENT = lazy(
+REQUIREMENT = re.compile(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}[\w.+*,<>=!~-]{1,60})?)(?![\w-])(?: ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from gpusetup.model.finding import Failing
@@ -30,9 +31,7 @@ MAX_EVENTS = 80
 MAX_GPUS = 64
 MAX_READINGS = 4
 """The most readings that are kept for one field. They show which sources disagree."""
-PARTS = (
-    *("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted"),
-)
+PARTS = ("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted")
 """The parts of a snapshot that are built from claims, by the first part of a subject:
 `torch.version` belongs to `torch`."""
 EMPTY = Snapshot(origin="report")
@@ -98,15 +97,18 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
 
     None if the text has no list; () if its lists say that there is no GPU.
     """
-    readings = [one for of in lists[:MAX_READINGS] for one in gpu_readings(of.source, of.gpus)]
+    readings: list[Reading] = []
+    for listed in lists[:MAX_READINGS]:
+        readings += gpu_readings(listed.source, listed.gpus)
     if not lists:
         return None, readings
     # The sort is stable, so the first of several equally trusted lists counts.
-    ranked = sorted((of for of in lists if of.gpus), key=lambda of: -of.trust)
+    not_empty = [listed for listed in lists if listed.gpus]
+    ranked = sorted(not_empty, key=lambda listed: -listed.trust)
     if not ranked:
         return (), readings
     best = ranked[0].gpus[:MAX_GPUS]
-    others = [gpu for of in ranked[1:] for gpu in of.gpus]
+    others = [gpu for listed in ranked[1:] for gpu in listed.gpus]
 
     def is_same(gpu: Gpu, other: Gpu) -> bool:
         """Whether two lists mean the same GPU. If the machine has only one, a GPU without a name is
@@ -114,7 +116,7 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
         is_only_gpu = len(best) == 1 and other.name == UNNAMED
         return same_gpu(gpu, other) or other.name == gpu.name or is_only_gpu
 
-    completed = (first_known([gpu, *(o for o in others if is_same(gpu, o))]) for gpu in best)
+    completed = (first_known([gpu, *filter(partial(is_same, gpu), others)]) for gpu in best)
     return tuple(completed), readings
 
 

@@ -7,25 +7,24 @@ import re
 from collections import Counter
 
 from gpusetup.messages.search import Text
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, Claim, Facts
 
 # `/lib/python3.12/`, `/versions/3.12.3/`, `\\Python312\\`, `.cpython-312-x86_64-linux-gnu.so`.
-PYTHON = lazy(
+PYTHON = re.compile(
     r"[/\\](?:lib(?:64)?[/\\]python|versions[/\\]|pythons?[/\\]|installs/python[/\\](?:cpython-)?)(?P<dotted>\d\.\d{1,2}(?:\.\d{1,2})?)t?[/\\]"
     r"|(?:[/\\](?i:python|cpython-|python-)|\.cpython-)(?P<major>3)(?P<minor>\d{1,2})(?:-(?:32|arm64)|t?-(?:x86_64|aarch64|darwin)|(?=[/\\]))"
 )
 """A path that contains Python's version."""
 # The first folder of a path on Linux: `/home/`, `/usr/`.
-LINUX = lazy(
+LINUX = re.compile(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
 # The first folder of a path on macOS: `/Users/`, `/opt/homebrew/`.
-MACOS = lazy(
+MACOS = re.compile(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
 # A drive letter with a folder: `C:\\Users\\me`, `C:/Windows`.
-WINDOWS = lazy(
+WINDOWS = re.compile(
     r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\|(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/"
 )
 WORDS_OF_SYSTEM = {
@@ -87,13 +86,13 @@ def family_of_paths(flat: str, low: str) -> Facts:
 
 
 # The path of a package up to its environment's root: `/srv/app/.venv`, `C:\\ComfyUI\\venv`.
-SITE = lazy(
+SITE = re.compile(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,160}?)/lib(?:64)?/python\d\.\d{1,2}/site-packages/"
     r"|(?P<windows>\b[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){1,10}?)\\{1,2}Lib\\{1,2}site-packages\\", re.I
 )  # fmt: skip
 """The path of an installed package. One group matches the environment's root on Linux, the other on
 Windows."""
-NOT_A_TARGET = lazy(
+NOT_A_TARGET = re.compile(
     r"^/(?:usr|nix)\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
     r"|conda|mamba|miniforge|[/\\]envs[/\\]|app-?data"
     r"|\\(?![\w.-]*venv)[\w.-]*env[\w.-]*$",
@@ -105,9 +104,9 @@ They belong to the system, to a user's own packages, to a build, to a tool or to
 folder called `env` is included because it may be from venv, from conda or a copy of Python.
 """
 # `/home/me/miniconda3/envs/ml`: a conda environment on Linux.
-CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")
+CONDA_ENVIRONMENT = re.compile(r"^/.*/envs/[^/]+$")
 # `\\venv`, `\\myenv` at the end of a root on Windows.
-WINDOWS_VENV = lazy(r"\\[\w.-]*env[\w.-]*$")
+WINDOWS_VENV = re.compile(r"\\[\w.-]*env[\w.-]*$")
 
 
 def interpreter(flat: str) -> Facts:

@@ -35,7 +35,6 @@ def messages(text: Text) -> Iterator[Event]:
 
 
 READERS: tuple[Reader, ...] = (
-    hardware.collect_env,
     nvidia_smi.nvidia_smi,
     fields.field_claims,
     gpus.gpus,

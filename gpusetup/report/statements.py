@@ -6,11 +6,13 @@ symptom or a fact about the person's situation; it never proves a cause by itsel
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.messages.row import row
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.model.patterns import in_any_case
 from gpusetup.report.facts import SHOWN_CHARACTERS, Claim, Facts
 
 CHARACTERS_READ = 12_000
@@ -18,15 +20,15 @@ CHARACTERS_READ = 12_000
 
 # --- which lines a person wrote -------------------------------------------------------------------
 
-PRINTED = lazy(
+PRINTED = re.compile(
     # In Markdown, a line that is indented by four spaces is code.
     r"^ {4}|^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
     r"|^[^\n:]{0,60}\s{2,40}:|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
 )
 """The beginning of a line that a program printed, or that somebody typed into a shell."""
-LETTER = lazy(r"[^\W\d_]")
+LETTER = re.compile(r"[^\W\d_]")
 # Japanese syllables, Chinese characters, Korean syllables.
-WIDE = lazy(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+WIDE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 LETTERS_OF_PROSE, WIDE_LETTERS_OF_PROSE = 0.55, 0.3
 """The smallest share of letters in a line of prose, and in one with Chinese, Japanese or Korean
 letters. Measured on the labelled reports, a share of about 0.5 separates prose from logs."""
@@ -127,7 +129,7 @@ STATEMENTS = (
         r"\b(?:does(?: not|n't)|did(?: not|n't)|won't|not|stopped|cannot|can not|can't)(?: get it to)? work\w*\b|\berrors?\b|\bfails?\b|\bfailed\b|\bcrash\w*|\bbroken\b|\bout of memory\b|\b(?:so|very|too) slow\b|很慢|遅すぎ|느려|zu langsam|trop lent|muy lent|muito lent|медленн|\bBSOD\b|\bblack screen\b|报错|错误|失败|崩溃|无法|黑屏|エラー|動きません|動かない|失敗|오류|에러|실패|안 ?(?:됩|돼)|Fehler|funktioniert nicht|stürzt|erreur|ne (?:fonctionne|marche) pas|plante|\bfalla\b|no funciona|\berro\b|não funciona|ошибк|не работает|вылетает"),
 )  # fmt: skip
 """Plain statements of people, in the words of nine languages; of each, the first match counts."""
-DENIALS = lazy(
+DENIALS = re.compile(
     r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne Fehler|sans erreur|sin errores|sem erros|без ошибок",
 )
 """Words that deny a failure; they are taken out first."""
@@ -157,7 +159,7 @@ def statements(text: Text) -> Facts:
 
 
 CARD_AROUND = 40
-OTHER_CARD = lazy(
+OTHER_CARD = re.compile(
     r"(?i)\b(?:old|older|previous|former|instead of|replaced|(?:upgraded|switched|moved|went) from|alte\w?|ancienne|vieja|antiga|стар\w{2}|from my)\b(?:(?! to\b)[^.\n]){0,24}$|(?:旧|以前|古い|이전)[^.\n]{0,8}$"
 )
 """Words before the name of a card that is not the one in question."""

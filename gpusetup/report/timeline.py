@@ -15,17 +15,16 @@ from gpusetup.messages.programs import PROGRAMS, of_package
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.finding import Failing, Stage
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SHOWN_CHARACTERS
 
 # `torch.cuda.OutOfMemoryError: ...`, `ERROR: ...`, `[Fatal] ...`, `Failed to start ...`.
-FAILURE = lazy(
+FAILURE = re.compile(
     r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
     r"|\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z])"
     r"|(?<!\w )(?:[Cc]annot|[Cc]ould not|[Ff]ailed to|unknown|[Ii]nvalid|[Pp]ermission denied|[Ii]llegal instruction|[Ss]egmentation fault)\b)"
 )
 """An exception, a line that a program marks as an error, or the words that such lines begin with."""
-NOTICE = lazy(
+NOTICE = re.compile(
     r"(?i)^\W*(?:\S{0,60}[: ])?(?:\w*Warning|INFO|NOTICE|DEBUG)\b(?!.*\b(?:Error\b|Traceback|Xid\b)).*$"
     r"|\b(?:defaulting to|skipping|will be (?:skipped|ignored)|registering factory|already registered)\b"
     r"|Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|Warning:|\berrors?: (?:0|None)\b"
@@ -33,10 +32,10 @@ NOTICE = lazy(
 """Lines of the kernel, notices after which the program goes on, and lines in which a program reports
 that another process failed."""
 # `KeyError: 'train'`, `error: unrecognized arguments: --x`.
-SAYS_AN_ERROR = lazy(
+SAYS_AN_ERROR = re.compile(
     r"(?:\b[A-Z]\w{0,40}(?:Error|Exception)|\b[Ee]rror|\bERROR|\b[Ff]atal)\]?:? \S"
 )
-NOT_OWN = lazy(
+NOT_OWN = re.compile(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
     r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
     r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|metadata-generation|subprocess-exited|failed to build|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'"
@@ -46,17 +45,19 @@ NOT_OWN = lazy(
 """Words of a failure that may come from the GPU stack, or that only passes on another error. Without
 them, an error is the program's own."""
 # `No module named 'x'`, `cannot find -lx`, `libx.so: cannot open shared object file`.
-SAYS_MISSING = lazy(
+SAYS_MISSING = re.compile(
     r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
     r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
 )
 """Messages that something is missing. It need not have to do with the GPU."""
-ENDED_BADLY = lazy(r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent")
+ENDED_BADLY = re.compile(
+    r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent"
+)
 FAILURE_FORMS = (FAILURE, SAYS_MISSING, ENDED_BADLY)
 LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
-FINISHED = lazy(
+FINISHED = re.compile(
     r"100%\|[^|]{0,80}\| ?(?P<count>\d+)/(?P=count) \["
     r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
     r"|'train_runtime': \d"
@@ -118,8 +119,8 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
 CHARACTERS_READ = 200_000
 """The failing program is looked for in this many characters at the end of the text."""
 # `.../site-packages/vllm/engine.py`.
-PACKAGE_IN_PATH = lazy(r"-packages[/\\](\w{2,40})")
-BUILT_PACKAGE = lazy(
+PACKAGE_IN_PATH = re.compile(r"-packages[/\\](\w{2,40})")
+BUILT_PACKAGE = re.compile(
     r"(?:Failed to (?:download and )?build:? `|(?:Failed b|B)uilding wheel for "
     r"|Could not build wheels for |subprocess to build )([A-Za-z][\w.-]{1,40})"
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event, Gpu
-from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 
@@ -13,7 +14,7 @@ LINES_READ = 2_000
 # `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
 # print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
 # the GPU's capability; a command prints some of them.
-OF_TORCH = lazy(
+OF_TORCH = re.compile(
     r"^\W{0,6}(?P<python>\S{1,300}[/\\]python[\d.]*(?:\.exe)? )?"
     rf"(?:(?P<version>\d\.\d{{1,2}}\.\d[\w.]{{0,20}}(?:\+(?P<label>{LABEL}))?)(?= ))?"
     r"(?: (?P<runtime>None|\d{1,2}\.\d[\w.-]{0,40}))?(?: (?P<sees>True|False))?"
@@ -21,9 +22,9 @@ OF_TORCH = lazy(
     r"(?: \((?P<major>\d{1,2}), ?(?P<minor>\d)\))?\s*$"
 )
 # `$ python3 -c "..."`.
-OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
+OTHER_PYTHON = re.compile(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
 # `$ python -c "..."`, `>>> torch.cuda.is_available()`.
-PROMPT = lazy(r"^\s*(?:[\w@.:~-]{0,60}[$#>]|>>>) ")
+PROMPT = re.compile(r"^\s*(?:[\w@.:~-]{0,60}[$#>]|>>>) ")
 
 
 def typed(text: Text) -> Facts:

@@ -97,6 +97,12 @@ def plain_values(case: ConfigCase, role: str) -> list[Setting]:
     ]
 
 
+def first_number(case: ConfigCase, role: str) -> int:
+    """The first whole number above 0 that is set for a role; 0 if there is none."""
+    numbers = (whole_number(setting) for setting in plain_values(case, role))
+    return next(filter(None, numbers), 0)
+
+
 # --- batch sizes ----------------------------------------------------------------------------------
 
 
@@ -178,8 +184,7 @@ def guide_batch(case: ConfigCase) -> GuideBatch | None:
     elif training == "images":
         network = image_network(memory)
         least = most = network.batch
-        guide = "optimisation guide"
-        where = f"For image networks on {card_beside(network, case.facts.gpu, memory)},"
+        guide, where = "optimisation guide", f"For image networks on {nearest_card(network)},"
     elif training == "language" and not has_memory(memory, SMALL_CARD_GB):
         least, most, guide = 8, 16, "set-up guide"
         where = "For language models on cards with 4 GB,"
@@ -205,14 +210,8 @@ def image_network(memory_bytes: int) -> ImageNetwork:
     return next(one for one in IMAGE_NETWORKS if has_memory(memory_bytes, one.least_gb))
 
 
-def card_beside(network: ImageNetwork, gpu: str | None, memory_bytes: int) -> str:
-    """The guide's card in words, and the size of the GPU if that is another card."""
-    name = network.card.partition(" (")[0]
-    article = "an" if name.startswith("RTX") else "a"
-    if name.lower() in (gpu or "").lower():
-        return f"{article} {network.card}"
-    size = round(memory_bytes / GIB) or "less than 1"
-    return f"{article} {network.card}, the guide's nearest to your {size} GB card"
+def nearest_card(network: ImageNetwork) -> str:
+    return f"the {network.card}, the guide's nearest to your card"
 
 
 # --- what would be another experiment -------------------------------------------------------------
@@ -234,9 +233,9 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
                 comparisons.append(f"{guide} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
-            f"On {card_beside(network, case.facts.gpu, memory)}, the optimisation guide starts "
-            f"with {', '.join(comparisons)}. Each of these is another experiment, so gpusetup "
-            "never writes them"
+            f"On {nearest_card(network)}, the optimisation guide starts with "
+            f"{', '.join(comparisons)}. Each of these is another experiment, so gpusetup never "
+            "writes them"
         )
 
 
@@ -282,10 +281,7 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     memory, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory or not caches or training_of(case) != "recommender":
         return
-    users, width = (
-        next(filter(None, map(whole_number, plain_values(case, role))), 0)
-        for role in ("users", "embedding-dim")
-    )
+    users, width = first_number(case, "users"), first_number(case, "embedding-dim")
     size = users * width * BYTES_PER_NUMBER
     takes = (
         f"{users:,} users of {width} numbers take {size / MIB:.1f} MiB, "

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import is_other_phase, is_switched_off, key_of, trainer_of
+from gpusetup.configs.keys import is_other_phase, is_switched_off, trainer_of
 from gpusetup.configs.settings import (
     EMPTY,
     Setting,
@@ -31,18 +31,16 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import (
     Decision,
-    adapters,
     decide,
-    doubt,
     near_limit,
-    same_training,
     smallest_sets,
+    why_uncertain,
+    with_option,
 )
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
-from gpusetup.plan.trainers import changed_settings
 from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
 from gpusetup.tune.case import (
     LONGEST_VALUE,
@@ -97,26 +95,26 @@ def judge(
     if may_be_sharded or job.shards_parameters:
         weights /= job.gpus
     verdict: Literal["clear", "close", "too much"] = "close"
-    may_fit_because = ""
     if needed > capacity * (1 + near):
         verdict = "too much"
-        sharded = memory(replace(job, strategy="fsdp"), recipe).total / GIB
-        if may_be_sharded and sharded <= capacity:
-            may_fit_because = (
-                f"it fits only if its launcher shards the model over the {job.gpus} GPUs (FSDP, "
-                "ZeRO), which this config does not say"
-            )
-        elif weights <= capacity:
-            may_fit_because = _uncounted_saving(from_config)
-    # A key that plan does not understand may need memory, so no batch size is certain.
-    elif needed <= capacity * (1 - near) and not from_config.read.not_understood:
-        verdict = "close" if doubt(job, recipe) else "clear"
+    elif needed <= capacity * (1 - near) and not why_uncertain(job, recipe):
+        # A key that plan does not understand may need memory, so no batch size is certain.
+        verdict = "close" if from_config.read.not_understood else "clear"
+    sharded = memory(replace(job, strategy="fsdp"), recipe).total / GIB
+    may_fit_because = ""
+    if may_be_sharded and sharded <= capacity:
+        may_fit_because = (
+            f"it fits only if its launcher shards the model over the {job.gpus} GPUs (FSDP, "
+            "ZeRO), which this config does not say"
+        )
+    elif weights <= capacity:
+        may_fit_because = _uncounted_saving(from_config)
     return BatchVerdict(
         verdict=verdict,
         total_gib=needed,
         capacity_gib=capacity,
         weights_gib=weights,
-        may_fit_because=may_fit_because,
+        may_fit_because=may_fit_because if verdict == "too much" else "",
     )
 
 
@@ -194,29 +192,30 @@ def cannot_fit(case: ConfigCase) -> str | None:
         context, size = from_config.question.context, from_config.per_gpu
         question = replace(from_config.question, context=context or 1)
         from_config = replace(from_config, question=question)
-        verdict, own = judge(from_config, 1, card), judge(from_config, size or 1, card)
-        # A batch of 1 within the margin of error may fit, but not if it is above the card's memory
-        # and the config's own batch is far above it.
-        is_over = own.verdict == "too much" and verdict.total_gib > verdict.capacity_gib
-        if not (verdict.verdict == "too much" or is_over) or verdict.may_fit_because:
+        one, configured = judge(from_config, 1, card), judge(from_config, size or 1, card)
+        is_too_much = one.verdict == "too much"
+        # One sample that is within the margin of error may fit, but not if it is above the card's
+        # memory and the config's batch is far above it.
+        if configured.verdict == "too much" and one.total_gib > one.capacity_gib:
+            is_too_much = True
+        if not is_too_much or one.may_fit_because:
             return None
-        need = f"a single sample needs {verdict.total_gib:.1f} GiB"
+        need = f"a single sample needs {one.total_gib:.1f} GiB"
         if context is None:
-            need = f"even a sample of one token needs {verdict.total_gib:.1f} GiB"
+            need = f"even a sample of one token needs {one.total_gib:.1f} GiB"
         # No way to train needs less than the weights, whatever else a key saves.
-        if verdict.weights_gib > verdict.capacity_gib:
-            need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
+        if one.weights_gib > one.capacity_gib:
+            need = f"its weights alone take {one.weights_gib:.1f} GiB"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(case, question_of(config), card)}"
+            f"{one.capacity_gib:.1f} GiB. {_how_to_fit(case, question_of(config), card)}"
         )
     except GpuSetupError:
         return None
 
 
 def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
-    """A sentence with up to three ways to make one sample fit, as keys of this config if its
-    trainer's keys are known; checkpointing comes first, because it trains the same."""
+    """Up to three ways to make one sample fit, and how to get the trainer's keys for them."""
     job, _ = _job_of(from_config, 1, card)
     # Use the memory model alone, as `judge` did; a measured run may say something else.
     place = replace(card, predict=True)
@@ -232,42 +231,16 @@ def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
     decision = decide(job, place)
     if decision.fits:
         return sentence(f"the recipe {decision.recipe} of {BY_PLAN}", [decision])
-    changes = same_training(job) | adapters(job)
-    first = ""
-    if "checkpointing" in changes:
-        # Checkpointing trains the same, so set it in any case.
-        fields = changes.pop("checkpointing")
-        first = _as_settings(case, from_config, job, "checkpointing", fields)
-        job = replace(job, **fields)
-        decision = decide(job, place)
-        if decision.fits:
-            return sentence(first, [decision])
-        first += " and "
-    found = smallest_sets(job, place, changes)[:MOST_NAMED]
+    found = smallest_sets(job, place)[:MOST_NAMED]
     if not found:
         return f"{BY_PLAN} says what saves most"
     ways = [
-        " and ".join(_as_settings(case, from_config, job, name, changes[name]) for name in names)
-        for names, _ in found
+        " and ".join(with_option(change, fields) for change, fields in changes.items())
+        for changes, _ in found
     ]
     one_of = "one of: " if len(ways) > 1 else ""
-    return sentence(f"{first}{one_of}{'; '.join(ways)}", [one for _, one in found])
-
-
-def _as_settings(
-    case: ConfigCase, from_config: FromConfig, job: TrainingJob, name: str, fields: dict[str, Any]
-) -> str:
-    """A change in words, with the keys that make it in this config if plan knows them."""
-    settings = changed_settings(from_config.read.trainer, job, replace(job, **fields))
-    for setting in case.config.settings if name == "checkpointing" else ():
-        key = key_of(setting.path)
-        if key is not None and key.role == "checkpoints":
-            settings = {dotted(setting.path): True}
-    written = ", ".join(
-        f"`{key}: {str(value).lower() if isinstance(value, bool) else value}`"
-        for key, value in settings.items()
-    )
-    return f"{name} ({written})" if written else name
+    how = sentence(f"{one_of}{'; '.join(ways)}", [decision for _, decision in found])
+    return f"{how}. `gpusetup plan --from-config {case.file}` with these options prints the keys"
 
 
 # --- settings in other files ----------------------------------------------------------------------
@@ -347,7 +320,7 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
         is_sure = not isinstance(verdict, str) and verdict.verdict == "clear"
         is_decided = case.measured.batch_size or case.fixed_by
         if guide and not is_decided and (guide.of_all_gpus or not is_sure):
-            yield _beside_guide(case, split, guide)
+            yield _compared_with_guide(case, split, guide)
             guide = None
 
 
@@ -373,6 +346,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
 
 
 def _in_pieces(micro: int, effective: int) -> str:
+    """An effective batch as micro-batches: `8 x 4 accumulated`, or `32 at once`."""
     steps = effective // micro
     return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
 
@@ -430,10 +404,10 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
     tied = tied_to_micro_batch(case)
     if tied is not None:
         return [f"{name} stays {split.size} ({pieces} by {source}): {tied}"]
-    reason = (
-        f"{pieces} keeps the effective batch of {effective} on a GPU; only BatchNorm would compute "
-        "other statistics"
-    )
+    reason = f"{pieces} fits on this card and keeps the effective batch of {effective} on a GPU"
+    if source == MEASURED:
+        # plan only knows models without BatchNorm, but a measured one may have it.
+        reason += "; keep the old value if your model has BatchNorm"
     changes = [*change_value(case, split.setting, str(micro), reason, source)]
     if split.partner is not None:
         changes += change_value(case, split.partner, str(steps), reason, source)
@@ -476,7 +450,7 @@ def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
     yield f"{dotted(split.setting.path)} stays {split.size}: {reason}"
 
 
-def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
+def _compared_with_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
     """A sentence that compares the config's batch with the guides' value, and says what to
     measure."""
     size, effective = split.size, split.effective

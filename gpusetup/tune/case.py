@@ -165,7 +165,7 @@ def add_key(case: ConfigCase, role: str, value: str, reason: str) -> list[Sugges
         # These names in the config show that its trainer reads the key.
         if row.needs and not any(case.with_name(*row.needs.split())):
             continue
-        for setting in case.with_name(row.beside):
+        for setting in case.with_name(row.below):
             # At another place in the config the name may mean something else.
             if key_of(setting.path) is None:
                 continue

@@ -58,6 +58,7 @@ def with_proposal(
     if there is one; a file that is there is copied first."""
     tuned = edited(config, proposal.edits)
     written = None
+    # A config that is changed in place is only written, and copied, if something changes.
     if target and named_file.is_there(target) and Path(target).samefile(source):
         target = source if config.raw != tuned.raw else None
     if target:

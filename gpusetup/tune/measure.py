@@ -172,16 +172,13 @@ class TrialTable:
         """A step as a row of the table: its first run, the speed of all its runs, and how much
         faster than the first row that is."""
         first, base = (step.runs[0] if step.runs else None), self.steps[0]
-        row = Row(
-            **{
-                **(to_plain(first) if first else {"status": "skipped"}),
-                **step.setup._asdict(),
-                **({} if first else {"workers": None}),
-                **({"detail": step.detail} if step.detail else {}),
-                "name": step.name,
-                "kept": step.kept,
-            }
-        )
+        fields = to_plain(first) if first else {"status": "skipped"}
+        fields |= {**step.setup._asdict(), "name": step.name, "kept": step.kept}
+        if first is None:
+            fields["workers"] = None
+        if step.detail:
+            fields["detail"] = step.detail
+        row = Row(**fields)
         if first is None or not step.ran:
             return row
         if step.name == "+AMP" and first.losses and base.runs[0].losses:

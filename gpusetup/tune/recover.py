@@ -382,10 +382,10 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
     {'x': [2, 3], 'name': 'train'}
     """
     # A column of another length belongs to the whole batch.
-    return _over(batch, lambda column: column[start:stop] if len(column) == size else column)
+    return _map_columns(batch, lambda column: column[start:stop] if len(column) == size else column)
 
 
-def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
+def _map_columns(batch: Any, column: Callable[[Any], Any]) -> Any:
     """A batch of the same structure, with the function `column` applied to each tensor, array and
     list of samples."""
     has_dimensions = len(getattr(batch, "shape", ())) > 0
@@ -394,10 +394,10 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
     if isinstance(batch, Mapping):
         copied: Any = copy.copy(batch)  # keeps the type of a tokenizer's batch
         for key, value in batch.items():
-            copied[key] = _over(value, column)
+            copied[key] = _map_columns(value, column)
         return copied
     if isinstance(batch, list | tuple):
-        parts = [_over(value, column) for value in batch]
+        parts = [_map_columns(value, column) for value in batch]
         # A named tuple takes its fields as separate arguments.
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     return batch
@@ -411,7 +411,7 @@ def _lengths(batch: Any) -> set[int]:
         lengths.add(len(column))
         return column
 
-    _over(batch, note)
+    _map_columns(batch, note)
     return lengths
 
 

@@ -21,6 +21,7 @@ from gpusetup.configs.settings import (
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
+from gpusetup.plan.place import FIRST_WITH_BFLOAT16
 from gpusetup.tune.advice import (
     embedding_cache,
     network_size,
@@ -88,7 +89,8 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     # loader without workers raises an error for them.
     if not facts.cores or is_faster is False:
         return
-    (count, reason), source = worker_count(facts), WORKERS_SOURCE
+    count, reason = worker_count(facts)
+    source = WORKERS_SOURCE
     if is_faster:
         reason, source = f"it trains faster with {count} loader workers", MEASURED
     for setting in settings:
@@ -99,10 +101,10 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     added = add_key(case, "workers", str(count), reason)
     yield from added
     if settings or added:
-        yield from _beside_workers(case)
+        yield from _needed_by_workers(case)
 
 
-def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
+def _needed_by_workers(case: ConfigCase) -> Iterator[Suggestion]:
     """What a loader with workers needs on this system, and the settings that make workers
     faster."""
     facts = case.facts
@@ -136,8 +138,6 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
 TENSOR_CORES_SINCE = Capability(7, 0)
 """The compute capability of Volta, the first GPUs with tensor cores."""
-BF16_SINCE = Capability(8, 0)
-"""The compute capability of Ampere; older GPUs emulate bf16 in float32."""
 WITHOUT_TENSOR_CORES = "GTX 16"
 """Turing cards of this series have no tensor cores although their capability, 7.5, is that of an
 RTX 2060."""
@@ -155,7 +155,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
     # If mixed precision was measured to be faster here, the card need not have tensor cores.
-    capability = case.facts.capability or (BF16_SINCE if is_faster else None)
+    capability = case.facts.capability or (FIRST_WITH_BFLOAT16 if is_faster else None)
     if capability is None or is_faster is False:
         return
     if case.fixed_by:
@@ -168,7 +168,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
         if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
-    kind = "bf16" if capability >= BF16_SINCE else "fp16"
+    kind = "bf16" if capability >= FIRST_WITH_BFLOAT16 else "fp16"
     reason = "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model"
     source = "acceleration guide"
     if is_faster:
@@ -179,45 +179,54 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Iterator[Suggestion]:
-    """Set the config's own switches for mixed precision to the type `kind` (bf16 or fp16). Only one
-    switch is set, because a second one would conflict with it."""
-    is_on = any(map(switch_value, case.with_role("amp", "bf16", "fp16")))
-    half = _half_setting(case)
-    for setting, key in case.keyed:
-        role, text = key.role, unquoted(setting.text).lower()
-        if role not in AMP_ROLES:
-            continue
-        asks_for_bf16 = text.startswith("bf16") or (role == "bf16" and switch_value(setting))
-        if role == "precision" and text in FULL_PRECISION:
+    """Set the config's own precision, or one of its switches for mixed precision, to the type
+    `kind` (bf16 or fp16)."""
+    for setting in case.with_role("precision"):
+        if unquoted(setting.text) in FULL_PRECISION:
             # Lightning: `16-mixed`, `bf16-mixed`.
             value = f"{kind.removeprefix('fp')}-mixed"
             yield from change_value(case, setting, value, reason, source)
-        elif kind == "fp16" and asks_for_bf16:
+    if kind == "fp16":
+        yield from _asks_for_bf16(case)
+    # Only one switch is set, because a second one would conflict with it.
+    if any(map(switch_value, case.with_role("amp", "bf16", "fp16"))):
+        return
+    is_off = [one for one in case.with_role("amp", kind) if switch_value(one) is False]
+    if is_off:
+        value = kind if _takes_type(is_off[0]) else "true"
+        yield from change_value(case, is_off[0], value, reason, source)
+    elif not case.with_role("amp", kind):
+        yield from _without_switch(case, kind, reason)
+
+
+def _asks_for_bf16(case: ConfigCase) -> Iterator[str]:
+    """Advise against bf16 on a GPU without it, for each setting that asks for it."""
+    for setting in case.with_role(*AMP_ROLES):
+        is_bf16_switch = setting in case.with_role("bf16") and switch_value(setting)
+        if is_bf16_switch or unquoted(setting.text).lower().startswith("bf16"):
             yield (
                 f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
                 "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
                 "differ"
             )
-        if is_on or switch_value(setting) is not False:
-            continue
-        if role in ("amp", kind):
-            is_on = True
-            value = kind if _takes_type(setting) else "true"
-            yield from change_value(case, setting, value, reason, source)
-        elif not case.with_role("amp", kind):
-            # A switch for the other type: `fp16: false` on a GPU that bf16 suits better.
-            is_on = True
-            if half is not None:
-                value = unquoted(half.text)[:LONGEST_SHOWN]
-                yield f"{label(setting)} stays off, because {label(half)} is {value}"
-            elif added := add_key(case, kind, "true", reason):
-                yield from added
-            else:
-                yield (
-                    f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in "
-                    f"{kind} saves 1 to 49 % of the memory. Not written, because the config has no "
-                    f"key for {kind}"
-                )
+
+
+def _without_switch(case: ConfigCase, kind: str, reason: str) -> Iterator[Suggestion]:
+    """Add a switch for the type `kind` to a config that only has one for the other type
+    (`fp16: false` on a GPU that bf16 suits better), or explain why not."""
+    half = _half_setting(case)
+    for setting in case.with_role("bf16", "fp16")[:1]:
+        if half is not None:
+            value = unquoted(half.text)[:LONGEST_SHOWN]
+            yield f"{label(setting)} stays off, because {label(half)} is {value}"
+        elif added := add_key(case, kind, "true", reason):
+            yield from added
+        else:
+            yield (
+                f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in "
+                f"{kind} saves 1 to 49 % of the memory. Not written, because the config has no "
+                f"key for {kind}"
+            )
 
 
 def _takes_type(setting: Setting) -> bool:

@@ -47,6 +47,7 @@ NOT_ANSWERED = re.compile(
 """uv's messages for an index that refuses access, that shows a broken file, or that a setting
 forbids to ask. It may still have the package."""
 ERROR = re.compile(r"(\x1b\[[\d;]{0,20}m){0,9}error\b")
+"""The start of uv's own error, `error: ...`, which uv may print in colour."""
 
 
 def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiable) -> GpuSetupError:

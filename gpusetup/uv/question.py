@@ -12,19 +12,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
-from gpusetup.catalog.builds import INDEX_ROOT, index_url
+from gpusetup.catalog.builds import index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.packages import IndexAnswer, SetQuestion
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
+from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login, without_logins
@@ -33,12 +32,9 @@ from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import (
-    CAUSE_LETTERS,
     QUESTION,
     complaint,
     explanation,
-    hint_for,
-    lacks,
     names_not_found,
     names_without_wheel,
 )
@@ -52,16 +48,11 @@ from gpusetup.uv.program import (
 )
 from gpusetup.uv.toml import parse_toml
 
-if TYPE_CHECKING:
-    from requests import Response
-
 ASK_SECONDS = 300.0
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
 reported within 15 s. The user's own settings come before these."""
 MAKE_ROOM = "nothing was changed; make room there"
-ANSWER_SECONDS = (5.0, 10.0)
-"""How long gpusetup's own requests wait for a connection, and for each part of an answer."""
 PROJECT, LOCK = "pyproject.toml", "pylock.toml"
 NO_INDEX = "in the provided package locations"
 """uv's words for its folders of wheels, if a setting forbids all indexes."""
@@ -184,18 +175,12 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         # The user's settings forbid all indexes. The project's sources name torch's index, so
         # without them uv looks for torch in the user's folders of wheels.
-        has_no_index = not output.ok and NO_INDEX in output.stderr
-        if has_no_index:
+        if not output.ok and NO_INDEX in output.stderr:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    problem = complaint("uv cannot plan the installation", output)
-    if isinstance(problem, Unsatisfiable) and not has_no_index:
-        for name in question.names:
-            if lacks(problem.message, name):
-                _require_page(question.index, name)
-    raise problem
+    raise complaint("uv cannot plan the installation", output)
 
 
 def _packages_in_lock(lock: Path) -> Packages:
@@ -221,49 +206,6 @@ def _packages_in_plan(text: str) -> Packages:
     except (ValueError, KeyError, TypeError) as problem:
         message = f"cannot read uv's plan: {problem}"
         raise ToolFailed(message, hint="nothing was changed") from problem
-
-
-def _require_page(index: str, name: str) -> None:
-    """Raise Unreached if torch's index refuses to show its page for a package. To uv, the package
-    then does not exist."""
-    url = f"{index}/{name}/"
-    with answered("GET", url) as page:
-        # torch's own index returns 403 for a page that it does not have.
-        missing = (403, 404) if url.startswith(INDEX_ROOT) else (404,)
-        if not (page.ok or page.status_code in missing):
-            raise Unreached(
-                f"{without_logins(url)}: {page.status_code} {page.reason}",
-                hint=hint_for(Unreached),
-            )
-
-
-@contextmanager
-def answered(method: str, url: str, login: tuple[str, str] | None = None) -> Iterator[Response]:
-    """A context manager that sends a request of gpusetup's own and yields the answer, whose body
-    has not been read. A login in the URL counts more than `login`. Proxies and .netrc count as for
-    every program that uses `requests`. Raises Unreached if there is no answer."""
-    import requests
-    from urllib3.exceptions import HTTPError
-
-    url, own_login = split_login(url)
-    try:
-        # After a redirect to another host, `requests` no longer sends the password.
-        with requests.request(
-            method,
-            url,
-            auth=own_login or login,
-            timeout=ANSWER_SECONDS,
-            stream=True,
-            # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
-            verify=os.environ.get("SSL_CERT_FILE") or True,
-            allow_redirects=True,
-        ) as answer:
-            yield answer
-    except (OSError, HTTPError, ValueError) as problem:
-        # The reason may quote a server.
-        reason = without_logins(str(problem))[:CAUSE_LETTERS]
-        message = f"{without_logins(url)} cannot be reached: {reason}"
-        raise Unreached(message, hint=hint_for(Unreached)) from problem
 
 
 # --- as the index that choosing packages asks -----------------------------------------------------

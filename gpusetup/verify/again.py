@@ -6,7 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 from .child import ChildTask
-from .values import CRASHED, FAILED, HOST, PASSED, UNSTEADY, WRONG, Check, Outcome, Row, problem_of
+from .values import (
+    CRASHED,
+    FAILED,
+    HOST,
+    NOT_REPEATABLE,
+    PASSED,
+    WRONG,
+    Check,
+    Outcome,
+    Row,
+    problem_of,
+)
 
 ADVICE = (
     "the device was wrong once and right afterwards: run it again with `--level stress`; look for "
@@ -16,21 +27,22 @@ ADVICE = (
 MEANS = "results on this device would be wrong now and then"
 
 
-def is_asked_again(check: Check, device: str, answer: Row) -> bool:
-    """Whether a second answer tells more than the first one.
-
-    A check of the host does not compute, one among ranks needs the others, one under load has
-    repeated itself already, and a device that hangs would take the whole limit once more.
-    """
+def tells_more_if_asked_again(check: Check, device: str, answer: Row) -> bool:
+    """Whether to ask a check again after this answer."""
+    # A check of the host does not compute, and one among ranks needs the other ranks.
     if device == HOST or device.endswith(" ranks"):
         return False
+    # A check under load has repeated its computation already.
+    if check.lasts:
+        return False
     outcome = Outcome(**answer["outcome"])
-    is_bad = outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith("no answer")
-    return is_bad and not check.lasts
+    # A device that hangs would take the whole limit once more.
+    return outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith("no answer")
 
 
-def asked_again(child: Any, task: ChildTask, first: Row) -> Row:
+def ask_again(child: Any, task: ChildTask, first: Row) -> Row:
     """The answer for a check whose first answer was a failure, with the seconds of all tries."""
+    # The next answer comes from a new process.
     child.end()
     second = child.ask(task)
     outcome = Outcome(**second["outcome"])
@@ -38,8 +50,8 @@ def asked_again(child: Any, task: ChildTask, first: Row) -> Row:
     if outcome.status == PASSED:
         detail = f"failed once, and passed in a new process: {first['outcome']['detail']}"
         # The facts of the check are those of the try that passed.
-        unsteady = outcome._replace(status=FAILED, detail=detail, problem=UNSTEADY, hint=ADVICE)
-        return {"outcome": unsteady._asdict(), "seconds": seconds, "means": MEANS}
+        failed = outcome._replace(status=FAILED, detail=detail, problem=NOT_REPEATABLE, hint=ADVICE)
+        return {"outcome": failed._asdict(), "seconds": seconds, "means": MEANS}
     if task.check.in_float64 and problem_of(outcome) == WRONG:
         third = child.ask(task._replace(in_float64=True))
         seconds += third["seconds"]

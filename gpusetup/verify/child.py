@@ -22,19 +22,19 @@ from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
-LAST_WORDS = {
+USUAL_CAUSES = {
     "SIGKILL": "often the system ended it because memory ran out: `dmesg` says so",
     "SIGILL": "this CPU lacks an instruction: torch was built for a newer CPU",
     "SIGBUS": "often /dev/shm is full, or a file was cut off while in use",
 }
 """How a process ended -> the usual cause."""
-LOOKS = 40
+LOOKS_PER_LIMIT = 40
 """How often within a check's limit we look whether it only waits for a CPU core."""
-BUSY = 5.0
+BUSY_FACTOR = 5.0
 """If other programs keep the cores busy, we give up on a check after this many times its limit."""
 LONGEST_SCRATCH = 60
 """The longest path of a folder for temporary files, in characters."""
-CALM = {
+QUIET_ENVIRONMENT = {
     # Keeps torch's compiler from starting a process for each core when it is imported.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     # A CPU thread that waits for others spins for a moment and then sleeps, so that it does not
@@ -60,16 +60,15 @@ class ChildTask(NamedTuple):
     """How long the check may take in total."""
     in_float64: bool = False
     """Whether the check computes in float64 in place of the formats that it usually tests."""
-    more: Environment = ()
-    """Environment variables in addition to the check's own."""
+    variables_of_rank: Environment = ()
+    """The environment variables of this process's rank, if there are several ranks."""
 
     @property
     def environment(self) -> Environment:
-        """Variables that must be set before torch starts; those of cuBLAS matter only on a GPU."""
-        own = self.check.environment
-        if kind(self.subject) != "cuda":
-            own = tuple(pair for pair in own if not pair[0].startswith("CUBLAS_"))
-        return (*own, *self.more)
+        """The variables that must be set before torch starts."""
+        # They are cuBLAS's. Elsewhere they would only cost the start of another process.
+        of_check = self.check.environment if kind(self.subject) == "cuda" else ()
+        return (*of_check, *self.variables_of_rank)
 
 
 class Child:
@@ -111,46 +110,47 @@ class Child:
         return answer
 
     def _wait_for_answer(self, task: ChildTask, end: float) -> Row:
-        """The worker's answer, or an outcome that says how the process ended.
+        """The worker's answer, or an outcome that says why there is none.
 
         A process that waits for a CPU core is slow but does not hang, so the time that it waits
         does not count as silence.
         """
         process = self.process
         silent_seconds = waited_for_core = 0.0
-        last_word = time.monotonic()
-        waited_before = waited_seconds(process.pid)
+        last_message = time.monotonic()
+        waited_before = seconds_without_core(process.pid)
         while True:
             now = time.monotonic()
             if now >= end:
-                return self._lost(task, SKIPPED, "time is over before it answered")
+                return self._no_answer(task, SKIPPED, "time is over before it answered")
             if silent_seconds >= task.limit_seconds:
-                return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
-            if now - last_word >= BUSY * task.limit_seconds:
-                detail = f"not finished in {now - last_word:.0f} s; this machine was busy"
-                return self._lost(task, SKIPPED, detail)
+                return self._no_answer(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
+            if now - last_message >= BUSY_FACTOR * task.limit_seconds:
+                detail = f"not finished in {now - last_message:.0f} s; this machine was busy"
+                return self._no_answer(task, SKIPPED, detail)
             try:
-                look_seconds = min(task.limit_seconds / LOOKS, max(0.001, end - now))
+                look_seconds = min(task.limit_seconds / LOOKS_PER_LIMIT, max(0.001, end - now))
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
-                # Time spent waiting for a core does not count. A compiler that has ended
-                # is no longer seen, so add up what came since the last look.
-                waited = waited_seconds(process.pid)
+                waited = seconds_without_core(process.pid)
+                # The sum falls when a compiler that the process started has ended, so add up what
+                # came since the last look.
                 waited_for_core += max(0.0, waited - waited_before)
                 waited_before = waited
-                silent_seconds = time.monotonic() - last_word - waited_for_core
+                silent_seconds = time.monotonic() - last_message - waited_for_core
                 continue
             # An empty line means that the worker has closed its stream.
             if not line:
-                return self._lost(task, CRASHED, how(process.wait()))
+                return self._no_answer(task, CRASHED, how_it_ended(process.wait()))
             answer: Row = json.loads(line)
             if "at" not in answer:
                 return answer
+            # The check goes on, and has reported what it is computing: its limit starts again.
             self.last_place = answer
-            silent_seconds, waited_for_core, last_word = 0.0, 0.0, time.monotonic()
-            waited_before = waited_seconds(process.pid)
+            silent_seconds, waited_for_core, last_message = 0.0, 0.0, time.monotonic()
+            waited_before = seconds_without_core(process.pid)
 
-    def _lost(self, task: ChildTask, status: str, detail: str) -> Row:
+    def _no_answer(self, task: ChildTask, status: str, detail: str) -> Row:
         """The answer for a check whose process died or had to be ended before it answered."""
         self.end()
         hint = "run the check again with more time, when other programs use less CPU"
@@ -161,7 +161,8 @@ class Child:
             )
             if self.last_place:
                 detail += f" at {self.last_place['at']}"
-        hint = next((cause for name, cause in LAST_WORDS.items() if name in detail), hint)
+        # `detail` names the signal that ended the process.
+        hint = next((cause for name, cause in USUAL_CAUSES.items() if name in detail), hint)
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
     def _start(self, environment: Environment) -> None:
@@ -171,15 +172,15 @@ class Child:
         folder = None
         with contextlib.suppress(OSError):
             folder = self.scratch = tempfile.mkdtemp(prefix="verify-")
-        variables = dict(CALM)
+        variables = dict(QUIET_ENVIRONMENT)
         # Torch's default folder may contain kernels that an earlier program compiled. A new folder
         # makes the compiler run, so that it is tested too.
         if folder:
             variables["TORCHINDUCTOR_CACHE_DIR"] = folder
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        # The user's variables override CALM, and the variables that the check needs override both.
+        # The user's variables override ours, and those that the check needs override both.
         variables.update({**os.environ, **dict(environment)})
-        # Sockets lie in it, and the path of a socket must not exceed 107 characters.
+        # The path of a socket in it must not exceed 107 characters.
         if folder and len(folder) <= LONGEST_SCRATCH:
             variables["TMPDIR"] = folder
         self.process = process = subprocess.Popen(
@@ -233,7 +234,7 @@ class Child:
             time.sleep(0.05)
 
 
-def waited_seconds(pid: int) -> float:
+def seconds_without_core(pid: int) -> float:
     """How long a process with its threads and children has waited for a CPU core (Linux only)."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
@@ -245,7 +246,7 @@ def waited_seconds(pid: int) -> float:
                 statistics = (thread / "schedstat").read_text().split()
                 seconds += int(statistics[1]) / 1e9
                 children = (thread / "children").read_text().split()
-                seconds += sum(waited_seconds(int(child)) for child in children)
+                seconds += sum(seconds_without_core(int(child)) for child in children)
     return seconds
 
 
@@ -266,12 +267,12 @@ def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
         answers.put("")
 
 
-def how(code: int) -> str:
+def how_it_ended(code: int) -> str:
     """How a process ended, in words, from its return code.
 
-    >>> how(3), how(-11)
+    >>> how_it_ended(3), how_it_ended(-11)
     ('the process ended with exit code 3', 'the process died of SIGSEGV')
-    >>> how(-35)
+    >>> how_it_ended(-35)
     'the process died of signal 35'
     """
     if code >= 0:

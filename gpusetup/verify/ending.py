@@ -19,15 +19,15 @@ class Ended(BaseException):
 
 
 @contextlib.contextmanager
-def hearing_the_end() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Inside the `with` block, the first of these signals raises Ended. Launchers repeat it while
     the report is being written, so later ones are ignored."""
-    signals: List[int] = []
+    received: List[int] = []
     handlers_before = {}
 
     def end(number: int, _: Any) -> None:
-        signals.append(number)
-        if len(signals) == 1:
+        received.append(number)
+        if len(received) == 1:
             raise Ended(number)
 
     for name in SIGNALS:

@@ -10,14 +10,14 @@ import time
 import traceback
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .again import asked_again, is_asked_again
+from .again import ask_again, tells_more_if_asked_again
 from .answer.junit import as_junit
 from .answer.render import SPEED_OVER_CPU, as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
 from .device.devices import chosen
-from .ending import Ended, hearing_the_end
+from .ending import Ended, ended_by_signals
 from .judging.expect import NAMES, judge
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke, as_message, merged, send
@@ -50,12 +50,13 @@ def main(words: Sequence[str]) -> int:
     """Run the program. Returns exit code 0 for passed, 1 for failed, 2 for wrong options, 3 for a
     report that cannot be written, 5 for an internal error, or 128 plus a signal."""
     complete()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    streams: Tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        # A terminal may be unable to show a character, such as one of a GPU's name.
+        stream.reconfigure(errors="replace")
     try:
-        with hearing_the_end():
-            return proven(read_options(words))
+        with ended_by_signals():
+            return run_checks(read_options(words))
     except Stop as stop:
         return complain(stop, "--json" in words)
     except BrokenPipeError:  # the reader has gone, so no report reached it
@@ -74,16 +75,16 @@ def main(words: Sequence[str]) -> int:
         return complain(own_fault, "--json" in words)
 
 
-def proven(options: Options) -> int:
-    """Run all requested checks, publish the results, and return the exit code. Several ranks
-    publish their results together."""
+def run_checks(options: Options) -> int:
+    """Run all requested checks, write the report, and return the exit code. Several ranks write
+    one report together."""
     # Names that do not exist end the program before any check runs.
     refuse_unknown((*options.asked.only, *options.skip))
     rank = rank_in(os.environ)
-    return proven_with_others(options, rank) if rank else proven_alone(options)
+    return run_as_rank(options, rank) if rank else run_alone(options)
 
 
-def proven_alone(options: Options) -> int:
+def run_alone(options: Options) -> int:
     """Run the checks in a single process. If a signal ends it, the results so far count."""
     for path in (options.junit, options.output):
         # Open the file first: if it cannot be written, the user should not wait minutes to hear
@@ -101,12 +102,13 @@ def proven_alone(options: Options) -> int:
         run.results.append(Result("run", HOST, Outcome(CRASHED, detail)))
     finally:
         run.child.end()
-    exit_code = finish(run.report(), options)
+    exit_code = write_report(run.report(), options)
     return exit_code_of_signal or exit_code
 
 
-def proven_with_others(options: Options, rank: Rank) -> int:
-    """Run the checks of one rank. Rank 0 merges the reports of all and publishes them."""
+def run_as_rank(options: Options, rank: Rank) -> int:
+    """Run the checks of one rank. Rank 0 merges the reports of all, writes the result, and tells
+    the other ranks the exit code."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     try:
@@ -117,14 +119,14 @@ def proven_with_others(options: Options, rank: Rank) -> int:
         run.child.end()
     try:
         if rank.rank:
-            return link.settle(1)
-        return link.settle(finish(merged(run.report(), others, rank), options))
+            return link.finish(1)
+        return link.finish(write_report(merged(run.report(), others, rank), options))
     except Stop as stop:
-        link.settle(stop.exit_code)
+        link.finish(stop.exit_code)
         raise
 
 
-def finish(report: Report, options: Options) -> int:
+def write_report(report: Report, options: Options) -> int:
     """Write the report in every form that the options request, and return the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
@@ -182,15 +184,15 @@ class Run:
         """Run the checks of the host, each device, and all ranks together."""
         wanted = self.options.device
         for check in self._chosen(f"{HOST}:{kind(wanted)}"):
-            self._settle(check, HOST, wanted)
+            self._run_or_skip(check, HOST, wanted)
         devices = self._devices(wanted)
         table = [(check, device) for device in devices for check in self._chosen(device)]
         # Now the number of checks is known.
         self.live.check_count = len(self.results) + len(table)
         for check, device in table:
-            self._settle(check, device, device)
+            self._run_or_skip(check, device, device)
         if self.rank:
-            self._with_the_others(self.rank, devices[0] if devices else "cpu")
+            self._run_among_ranks(self.rank, devices[0] if devices else "cpu")
 
     def _devices(self, wanted: str) -> Tuple[str, ...]:
         """The devices to run checks on."""
@@ -209,54 +211,56 @@ class Run:
             # It needs the whole CPU, which the ranks on one machine share.
             if check.name == SPEED_OVER_CPU and self.rank:
                 continue
-            # A check that uses all GPUs of a machine runs on only one of its ranks.
-            if check.least_gpus and self.rank and self.rank.local:
+            # A check that uses all GPUs of a machine runs on only its first rank.
+            is_later_rank = self.rank is not None and self.rank.local > 0
+            if check.least_gpus and is_later_rank:
                 continue
             if self.facts.get("gpus", 0) >= check.least_gpus:
                 yield check
 
-    def _with_the_others(self, rank: Rank, device: str) -> None:
+    def _run_among_ranks(self, rank: Rank, device: str) -> None:
         """Run what all ranks do together, as long as all of them arrive and stay in step."""
         all_ranks = f"{rank.world} ranks"
         stopped = ""
         for check in self._chosen(f"ranks:{kind(device)}"):
             # The parent processes meet first, so that torch does not wait for a missing rank.
             if not stopped:
-                stopped = self.link.come_to(check.name, self.stopped.get(all_ranks, ""))
+                stopped = self.link.meet_at(check.name, self.stopped.get(all_ranks, ""))
             if stopped:
                 self.stopped[all_ranks] = stopped
-            self._settle(check, all_ranks, device)
+            self._run_or_skip(check, all_ranks, device)
 
-    def _settle(self, check: Check, device: str, subject: str) -> None:
-        """Run a check on `subject`, or skip it because of an earlier result."""
-        # A check that runs for `--seconds` gets that time in addition.
-        limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
-        left = self.end - time.monotonic()
-        self.live.checks(check.name, device, max(0.0, min(limit, left)))
+    def _run_or_skip(self, check: Check, device: str, subject: str) -> None:
+        """Run a check on `subject`, or skip it because of an earlier result or lack of time."""
         skipped = blocked(check.needs, device, self.results)
+        # If a device hangs, every further check would take its whole limit.
+        if skipped is None and device in self.stopped:
+            skipped = Outcome(SKIPPED, self.stopped[device])
+        seconds_left = self.end - time.monotonic()
+        self.live.begin_check(check.name, device)
         if skipped:
             self.results.append(Result(check.name, device, skipped))
-        # If a device hangs, every further check would take its whole limit.
-        elif device in self.stopped:
-            outcome = Outcome(SKIPPED, self.stopped[device])
-            self.results.append(Result(check.name, device, outcome))
-        elif left <= 0:
+            return
+        if seconds_left <= 0:
             self.is_late = True
-        else:
-            # Rank 0's progress is in its own report.
-            if self.rank and self.rank.rank:
-                send(self.link.link, {"doing": check.name})
-            # Set the rank's variables for every check, because the process has already loaded torch
-            # when it meets the other ranks.
-            variables = self.rank.environment if self.rank else ()
-            task = ChildTask(check, subject, limit, max(1.0, left), more=variables)
-            answer = self.child.ask(task)
-            if is_asked_again(check, device, answer) and time.monotonic() < self.end:
-                answer = asked_again(self.child, task, answer)
-            self._learn(check, device, answer)
+            return
+        # Rank 0 knows what it is doing itself; the others tell it.
+        if self.rank and self.rank.rank:
+            send(self.link.link, {"doing": check.name})
+        # A check that runs for `--seconds` gets that time in addition.
+        limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
+        # Set the rank's variables for every check, because the process has already loaded torch
+        # when it meets the other ranks.
+        variables = self.rank.environment if self.rank else ()
+        task = ChildTask(check, subject, limit, max(1.0, seconds_left), variables_of_rank=variables)
+        answer = self.child.ask(task)
+        if tells_more_if_asked_again(check, device, answer) and time.monotonic() < self.end:
+            answer = ask_again(self.child, task, answer)
+        self._record(check, device, answer)
 
-    def _learn(self, check: Check, device: str, answer: Row) -> None:
-        """Store a check's outcome and facts."""
+    def _record(self, check: Check, device: str, answer: Row) -> None:
+        """Store a check's outcome and facts, and stop the device's later checks if they would hang
+        too."""
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
         # The check `properties` describes the device for the report.
@@ -270,6 +274,7 @@ class Run:
         if outcome.status == FAILED:
             means = answer.get("means") or check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
+        # `--timeout` ended the check before it answered.
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
             self.is_late = True
         is_silent = outcome.detail.startswith("no answer") and device != HOST
@@ -287,13 +292,14 @@ class Run:
 def blocked(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Outcome]:
-    """The outcome of a check whose needs an earlier result, on this device or (None) any, does not
-    meet; None if it can run."""
+    """The skipped outcome of a check if one that it needs did not pass on this device or the host
+    (if `device` is None, on any device); None if the check can run."""
     for name, place, outcome, *_ in results:
         is_about_device = device is None or place in (device, HOST)
-        if name in needs and is_about_device and outcome.status != PASSED:
-            # If that check was skipped too, give the reason for the first skip.
-            is_first = outcome.status != SKIPPED
-            reason = f"needs {name}, which {outcome.status}" if is_first else outcome.detail
-            return Outcome(SKIPPED, reason)
+        if name not in needs or not is_about_device or outcome.status == PASSED:
+            continue
+        # If the needed check was skipped itself, its own reason tells more.
+        if outcome.status == SKIPPED:
+            return Outcome(SKIPPED, outcome.detail)
+        return Outcome(SKIPPED, f"needs {name}, which {outcome.status}")
     return None

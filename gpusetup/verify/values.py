@@ -9,7 +9,7 @@ Row = Dict[str, Any]
 OTHER_ACCELERATORS = ("xpu", "mps")
 """torch's names for Intel's and Apple's GPUs."""
 WRONG, UNABLE, SLOW = "wrong results", "cannot run", "slow"
-UNSTEADY, NOT_ASKED, DIFFERS = "not repeatable", "not asked", "differs"
+NOT_REPEATABLE, NOT_ASKED, DIFFERS = "not repeatable", "not asked", "differs"
 UNEXPECTED = "not as expected"
 """What a result shows, if it is not simply right: wrong results; an error, a crash or a missing
 part; too slow; a failure that a second try did not show; skipped; an operator of the census that
@@ -103,7 +103,7 @@ class Outcome(NamedTuple):
     hint: Optional[str] = None
     facts: Optional[Row] = None
     problem: Optional[str] = None
-    """What the outcome shows (WRONG, UNABLE, SLOW, UNSTEADY, NOT_ASKED, DIFFERS); None if it
+    """What the outcome shows (WRONG, UNABLE, SLOW, NOT_REPEATABLE, NOT_ASKED, DIFFERS); None if it
     passed, and the default of its status if a check does not say."""
     spent: bool = False
     """Whether the process can no longer compute on the device (after a sticky CUDA error)."""
@@ -130,8 +130,6 @@ class Check(NamedTuple):
     """Whether the check runs for the number of seconds given with `--seconds`."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts, so the check gets a new child process."""
-    scratch: bool = False
-    """Whether torch needs a writable temporary folder for this check."""
     in_float64: bool = False
     """Whether a failure is asked once in float64 too, which tells a wrong kernel from rounding."""
     proves: str = ""

@@ -13,7 +13,6 @@ import os
 import queue
 import shutil
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -38,9 +37,8 @@ from .values import (
 
 HARMLESS_WARNINGS = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """NumPy is missing, which torch does not need here; the compiler's advice to use TF32."""
-SCRATCH = (
-    "set TMPDIR to a folder that you can write to; Python imports torch's compiled code from there"
-)
+NO_FOLDER = "No usable temporary directory"
+"""Part of Python's error if TMPDIR, /tmp and the working folder cannot be written to."""
 
 
 def main() -> int:
@@ -70,8 +68,7 @@ def main() -> int:
         options = asked()._replace(in_float64=job["in_float64"])
         begin(asked=options, tell=tell)
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
-        outcome = served(job, start["verbose"])
-        tell(outcome)
+        tell(answer_to(job, start["verbose"]))
         faulthandler.cancel_dump_traceback_later()
     return 0
 
@@ -108,27 +105,21 @@ def jobs(questions: TextIO, folder: Optional[str]) -> "queue.Queue[str]":
     return lines
 
 
-def served(job: Row, verbose: bool) -> Row:
-    """Run one check. Exceptions become a failed outcome."""
+def answer_to(job: Row, verbose: bool) -> Row:
+    """Run one check, and return its outcome, also for an exception, and its seconds."""
     began = time.perf_counter()
     try:
         check = named(job["name"])
         run = function_of(check)
-        try:
-            tempfile.gettempdir()
-        except OSError:
-            if check.scratch:
-                outcome = Outcome(SKIPPED, "no writable temporary folder", hint=SCRATCH)
-                return {"outcome": outcome._asdict(), "seconds": 0.0}
         if "cuda" in check.on and job["device"].startswith("cuda"):
             # If a call names no device, libraries use the current one.
             import torch
 
             torch.cuda.set_device(job["device"])
         with warnings.catch_warnings():
-            # The checks of a device call layers in all possible ways, so torch's warnings about
-            # unusual calls mean nothing. In the checks of the host, a warning may show the cause.
-            is_of_host = any(subject.startswith("host") for subject in check.on)
+            # The checks of a device call layers in unusual ways, so torch's warnings about that
+            # mean nothing. In the checks of the host, a warning may show the cause.
+            is_of_host = any(place.startswith("host") for place in check.on)
             if not verbose and not is_of_host:
                 warnings.simplefilter("ignore")
             outcome = run(job["device"])
@@ -140,7 +131,12 @@ def served(job: Row, verbose: bool) -> Row:
 
 
 def raised(problem: Exception, device: str) -> Outcome:
-    """Failed, or skipped if torch lacks the operator on an Intel or Apple GPU."""
+    """The outcome of a check that raised an error: failed, or skipped if the error says nothing
+    about the device."""
+    # Torch's compiler, which some optimizers import, needs such a folder.
+    if NO_FOLDER in str(problem):
+        hint = "set TMPDIR to a folder that you can write to"
+        return Outcome(SKIPPED, "no writable temporary folder", hint=hint)
     # torch's backends for Intel's and Apple's GPUs lack some operators, and report that.
     if kind(device) in OTHER_ACCELERATORS and refuses(problem):
         return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")

@@ -74,12 +74,12 @@ def test_gpus_that_the_variable_hides_stay_hidden(variable: str, names: list[str
 @pytest.mark.parametrize(
     ("card", "gib", "batch", "sizes", "said"),
     [
-        ("GeForce RTX 4090", 24, 64, (128, 12, 256), "an RTX 4090 \\(24 GB\\), the"),
-        ("GeForce RTX 4080", 16, 48, (96, 8, 192), "an RTX 4080 \\(16 GB\\), the"),
-        ("GeForce RTX 4070", 12, 32, (96, 8, 192), "an RTX 4070 \\(12 GB\\), the"),
-        ("GeForce GTX 1080", 8, 16, (64, 6, 128), "a GTX 1080 \\(8 GB\\), the"),
-        ("GeForce RTX 3090", 24, 64, (128, 12, 256), "nearest to your 24 GB card"),
-        ("GeForce GTX 1650", 4, 16, (64, 6, 128), "nearest to your 4 GB card"),
+        ("GeForce RTX 4090", 24, 64, (128, 12, 256), "RTX 4090 \\(24 GB\\), the"),
+        ("GeForce RTX 4080", 16, 48, (96, 8, 192), "RTX 4080 \\(16 GB\\), the"),
+        ("GeForce RTX 4070", 12, 32, (96, 8, 192), "RTX 4070 \\(12 GB\\), the"),
+        ("GeForce GTX 1080", 8, 16, (64, 6, 128), "GTX 1080 \\(8 GB\\), the"),
+        ("GeForce RTX 3090", 24, 64, (128, 12, 256), "RTX 4090 \\(24 GB\\), the"),
+        ("GeForce GTX 1650", 4, 16, (64, 6, 128), "GTX 1080 \\(8 GB\\), the"),
     ],
 )
 def test_the_marks_of_the_card_are_named_and_the_experiment_stays(

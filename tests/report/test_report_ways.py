@@ -196,7 +196,7 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
          "torch-cpu-build", "conda-missing"),
         (ISOLATED, "build-isolation-no-torch|--no-build-isolation", ""),
         # --- a Dockerfile ---
-        (f"kubectl logs a\nRTX 4090\n{CPU_BUILD}", "Dockerfile (`RUN` before each command)|-m pip", ""),
+        (f"kubectl logs a\nRTX 4090\n{CPU_BUILD}", "-m pip", ""),
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
                       "$ srun -p gpu ")),

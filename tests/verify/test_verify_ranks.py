@@ -206,8 +206,8 @@ def rank(number: int, world: int = 2, port: int = 0, job: str = "a") -> Rank:
 def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpusetup.verify.ranks.gathering.SILENCE_SECONDS", 0.3)
     hub = Hub(rank(0, world=3, port=free_port()))
-    assert hub.come_to("meet", "") == "rank 1 was never heard of; rank 2 was never heard of"
-    assert hub.settle(1) == 1
+    assert hub.meet_at("meet", "") == "rank 1 was never heard of; rank 2 was never heard of"
+    assert hub.finish(1) == 1
 
 
 @pytest.mark.parametrize("said", [b"[1]\n", b"GET / HTTP/1.1\r\n", b"\xff\n", b'{"job": "x"}\n'])
@@ -222,5 +222,5 @@ def test_a_stranger_on_the_port_ends_nothing_and_every_rank_exits_as_rank_0_says
     spoke = Spoke(rank(1, port=port))
     spoke.others({"facts": {}, "results": []})
     assert hub.others({})[1]["report"] == {"facts": {}, "results": []}
-    hub.settle(3)
-    assert spoke.settle(1) == 3
+    hub.finish(3)
+    assert spoke.finish(1) == 3

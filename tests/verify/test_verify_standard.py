@@ -98,12 +98,13 @@ def test_coarse_arithmetic_fails_where_no_setting_permits_it(
     assert (said.status, "tf32 by DNNL_DEFAULT" in said.detail) == ("passed", True)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_what_a_check_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert programs.compiled("cpu").detail == "no C compiler"
     bus_error = "worker (pid 12) is killed by signal: Bus error. insufficient"
     monkeypatch.setattr(torch.utils.data, "DataLoader", says(bus_error))
     assert "--shm-size" in (programs.dataloader("cpu").hint or "")
     monkeypatch.setattr(torch, "empty", says("CUDA out of memory. Tried to allocate 64.00 MiB"))
     assert memory.memory("cpu").detail == "torch could not allocate any memory"
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("CXX", raising=False)
-    assert programs.compiled("cpu").detail == "no C compiler"

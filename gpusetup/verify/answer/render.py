@@ -12,12 +12,12 @@ from ..values import (
     FAILED,
     HOST,
     NOT_ASKED,
+    NOT_REPEATABLE,
     PASSED,
     SKIPPED,
     SLOW,
     UNABLE,
     UNEXPECTED,
-    UNSTEADY,
     WRONG,
     Report,
     Result,
@@ -36,7 +36,7 @@ CHECK_KEYS = (
     *("name", "device", "status", "detail", "value", "limit", "unit", "seconds"),
     *("hint", "means", "problem"),
 )
-ORDER = (WRONG, UNABLE, UNEXPECTED, SLOW, UNSTEADY, NOT_ASKED)
+ORDER = (WRONG, UNABLE, UNEXPECTED, SLOW, NOT_REPEATABLE, NOT_ASKED)
 """The problems in the order in which the verdict names them, the worst first."""
 
 

@@ -24,18 +24,18 @@ class Live:
         self.check_count = 0
         self.check_number = 0
 
-    def checks(self, name: str, device: str, silent_seconds: float) -> None:
-        """Say that the next check begins, and how long it may be silent before it is ended."""
+    def begin_check(self, name: str, device: str) -> None:
+        """Say that the next check begins."""
         self.check_number += 1
         # The number of checks is known once the devices are known.
         total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
-        limit = f"ended after {silent_seconds:.0f} s without an answer"
-        self._draw(f"check {self.check_number}{total}: {name} on {device}, {limit}")
+        self._draw(f"check {self.check_number}{total}: {name} on {device}")
 
     def _draw(self, text: str) -> None:
         if self.is_shown:
-            # The cursor stays in front of the line, so that a library's message overwrites it.
-            say(f"\r\x1b[2K{text}\r" if text else "\r\x1b[2K")
+            # `ESC [2K` erases the line. The cursor stays at its start, so that a library's message
+            # overwrites it.
+            say(f"\r\x1b[2K{text}\r")
 
     def __enter__(self) -> "Live":
         return self
@@ -60,7 +60,7 @@ def write(text: str, path: Optional[str], mode: str = "w") -> None:
 def complain(stop: Stop, as_document: bool) -> int:
     """Print the error that ended the program, as JSON if `as_document`. Returns its exit code."""
     if as_document:
-        # If the document cannot be written to stdout, write the message to stderr.
+        # If the document cannot be written to stdout, the message goes to stderr.
         with contextlib.suppress(BrokenPipeError, Unwritten):
             put(as_error(stop))
             return stop.exit_code

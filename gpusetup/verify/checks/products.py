@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import torch
 
 from ..judging.answers import generator as seeded
-from ..judging.precision import amd_target, capability_of, has_bfloat16, read_precision
+from ..judging.precision import capability_of, has_bfloat16, read_precision
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, judged, same
 from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
@@ -44,9 +44,8 @@ Product = Callable[[Any, Any], Any]
 def matmul(device: str) -> Outcome:
     """One 1000 x 1000 float32 product: it finds wrong numbers in the shortest time."""
     outcome = of_format("float32", device, ((1000, 1000, 1000),))
+    # The report gives the size of the one product instead of a count of comparisons.
     words = "1000 x 1000 float32 product of whole numbers: every element is exact"
-    # This check computes one product, so the report gives its size instead of a count of
-    # comparisons.
     detail = outcome.detail.replace("1 comparisons with whole numbers, every element", words)
     return outcome._replace(detail=detail)
 
@@ -67,25 +66,14 @@ def float32_modes(device: str) -> Outcome:
 
 def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
     """Products of whole numbers in a format, and how bfloat16 and float16 round."""
-    if not shapes:
-        shapes = SHAPES
-        # In formats other than float32, a CPU takes up to thirty times as long.
-        if kind(device) != "cpu" or name == "float32":
-            shapes = (*SHAPES, LARGEST if kind(device) == "cuda" else LARGEST_ELSEWHERE)
     try:
-        parts = list(multiplied(device, name, shapes))
-        # If a format has few enough numbers, read and write each of them.
-        if name in CODED:
+        parts = list(multiplied(device, name, shapes or shapes_for(name, device)))
+        # A format of 16 bits has so few numbers that each of them can be read and written.
+        if name in CODE_BITS:
             parts += codes_are_exact(device, name)
     # Apple's backend raises TypeError for a format that it lacks.
     except (RuntimeError, TypeError) as problem:
-        # The backends of Intel and Apple lack some formats, and a GPU without bfloat16 units may
-        # refuse the format. Elsewhere only a format without a kernel, such as float16 on the CPU in
-        # old releases, is no failure.
-        may_refuse = kind(device) in OTHER_ACCELERATORS or (
-            name == "bfloat16" and not has_bfloat16(torch, device)
-        )
-        if not (refuses(problem) if may_refuse else "not implemented for" in str(problem)):
+        if not lacks_format(problem, name, device):
             raise
         return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
     permitted = read_precision(torch, device)
@@ -93,14 +81,33 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
     setting = ""
     if name == "float32" and permitted.name != "ieee":
         setting = f", {permitted.name} by {permitted.because}"
-    return judged(parts, f"whole numbers, every element{setting}", WRONG)
+    return judged(parts, f"whole numbers, every element{setting}", CHECK_SETTINGS)
+
+
+def shapes_for(name: str, device: str) -> Tuple[Shape, ...]:
+    """The products to compute in a format on a device."""
+    # In formats other than float32, a CPU takes up to thirty times as long for the largest one.
+    if kind(device) == "cpu" and name != "float32":
+        return SHAPES
+    return (*SHAPES, LARGEST if kind(device) == "cuda" else LARGEST_ELSEWHERE)
+
+
+def lacks_format(problem: Exception, name: str, device: str) -> bool:
+    """Whether an error only means that this torch or device does not multiply in a format."""
+    emulates = name == "bfloat16" and not has_bfloat16(torch, device)
+    # The backends of Intel and Apple lack some formats, and a GPU that emulates bfloat16 may refuse
+    # a call. On other GPUs, the same errors of a library mean that it does not fit this GPU.
+    if emulates or kind(device) in OTHER_ACCELERATORS:
+        return refuses(problem)
+    # Old releases have no float16 product on the CPU.
+    return "not implemented for" in str(problem)
 
 
 float64 = partial(of_format, "float64")
 float32 = partial(of_format, "float32")
 float16 = partial(of_format, "float16")
 bfloat16 = partial(of_format, "bfloat16")
-WRONG = (
+CHECK_SETTINGS = (
     "`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*). If there is "
     "none, the device computes wrong numbers: run the check again, look for Xid and ECC in `dmesg` "
     "(NVIDIA), and try another release of torch or of the driver"
@@ -137,7 +144,7 @@ def weighed(x: Any, weights: Any) -> Any:
     return torch.cat([(rows.double() * weights).sum(1) for rows in x.split(256)])
 
 
-CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
+CODE_BITS = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
 """Number format -> its exponent bits and fraction bits (for 8 bits: OCP 8-bit floating point
 specification, revision 1.0)."""
 FLOAT8_FROM = (8, 9)
@@ -148,14 +155,18 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     """Each number of a format (if float32 represents it as a normal number) is read from its bits
     and written back, and midpoints are rounded to the even neighbor."""
     dtype = getattr(torch, name)
-    exponent_bits, fraction_bits = CODED[name]
+    exponent_bits, fraction_bits = CODE_BITS[name]
     codes = torch.arange(2 ** (exponent_bits + fraction_bits))
     exponents, fractions = codes >> fraction_bits, codes % 2**fraction_bits
     # A number with an exponent has a leading one, but a subnormal number does not.
     digits = torch.where(exponents > 0, fractions + 2**fraction_bits, fractions)
-    powers = exponents.clamp(min=1) - (2 ** (exponent_bits - 1) - 1) - fraction_bits
+    bias = 2 ** (exponent_bits - 1) - 1
+    powers = exponents.clamp(min=1) - bias - fraction_bits
     exact = digits.double() * 2.0 ** powers.double()
-    is_tested = ((exact == 0) | (exact >= 2.0**-126)) & (exact <= torch.finfo(dtype).max)
+    # The largest codes mean infinity and NaN. A kernel may flush numbers that are subnormal in
+    # float32 to zero.
+    is_finite = exact <= torch.finfo(dtype).max
+    is_tested = is_finite & ((exact == 0) | (exact >= torch.finfo(torch.float32).tiny))
     codes, exact = codes[is_tested], exact[is_tested]
     code_format = torch.uint8 if "float8" in name else torch.int16
     read = codes.to(code_format).to(device).view(dtype)
@@ -170,17 +181,18 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
 
 
 def float8(device: str) -> Outcome:
-    """Both 8-bit formats are right and, if the hardware supports them, products are exact."""
+    """Both 8-bit formats are read and rounded right, and multiplied on GPUs that can do that."""
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
     parts: List[Part] = []
-    for name in CODED:
+    for name in CODE_BITS:
         if "float8" in name:
             parts += codes_are_exact(device, name)
     against = "the definition"
     capability = capability_of(torch, device)
     # A CPU multiplies no 8-bit formats, and AMD's GPUs multiply others.
-    if capability and capability >= FLOAT8_FROM and not amd_target(torch, device):
+    is_amd = getattr(torch.version, "hip", None) is not None
+    if capability and capability >= FLOAT8_FROM and not is_amd:
         try:
             shapes = ((64, 64, 64), (48, 512, 32))
             parts += multiplied(device, "float8_e4m3fn", shapes, scaled_product)
@@ -192,7 +204,7 @@ def float8(device: str) -> Outcome:
 
 
 def scaled_product(left: Any, right: Any) -> Any:
-    """The product by `torch._scaled_mm`, which wants its right factor stored column-major."""
+    """The product by `torch._scaled_mm`, which needs its right factor stored column-major."""
     scale = torch.ones((), device=left.device)
     by_columns = right.t().contiguous().t()
     scales = {"scale_a": scale, "scale_b": scale}

@@ -141,18 +141,15 @@ STANDARD: Tuple[Check, ...] = (
         *("compile", "programs:compiled", "`torch.compile` builds a kernel that computes right"),
         "compiled models would be wrong, or not start",
         then="set `TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
-        scratch=True,
     ),
     device_check(
         *("dataloader", "programs", "a loader with workers returns every item once, unchanged"),
         "training would stop, hang or miss data in its loader",
         then="`num_workers=0` works without worker processes",
-        scratch=True,
     ),
     device_check(
         *("save-load", "programs", "tensors and views of eight formats load as they were saved"),
         "saved checkpoints would be wrong",
-        scratch=True,
     ),
 )
 
@@ -187,7 +184,6 @@ KNOWN: Tuple[Check, ...] = (
         *("optimizer-steps", "optimizers", "five optimizers make the same steps in each form"),
         "training would take wrong steps",
         then="use `foreach=False, fused=False` until another build of torch is installed",
-        scratch=True,
     ),
 )
 """The checks whose answers are known: from whole numbers, formulas, or float64 on the CPU."""
@@ -199,7 +195,6 @@ PROGRAMS: Tuple[Check, ...] = (
     ),
     device_check(
         *("language-model", "training", "a small model trains as in float64 on the CPU", TRAINED),
-        scratch=True,
         on=EVERY,
     ),
     # These two come last. On a GPU, a check with other variables needs a new process, which has to

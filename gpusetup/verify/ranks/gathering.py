@@ -97,7 +97,7 @@ class Hub:
             rank["gone"] = True
             self.news.notify_all()
 
-    def come_to(self, place: str, stopped: str) -> str:
+    def meet_at(self, place: str, stopped: str) -> str:
         """Wait until every rank has reached this place. Returns why the ranks cannot go on
         together, which is empty if they can: `stopped`, what another rank says, or who is late."""
         self._wait(place)
@@ -122,7 +122,7 @@ class Hub:
                 if not self.news.wait(SILENCE_SECONDS):
                     return
 
-    def settle(self, code: int) -> int:
+    def finish(self, code: int) -> int:
         """Send every rank the exit code of the run, close the connections, and return it."""
         # The thread that accepts would keep the port.
         with contextlib.suppress(OSError):
@@ -171,7 +171,7 @@ class Spoke:
             return dict(json.loads(self.answers.readline(MOST_LETTERS) or "{}"))
         return {}
 
-    def come_to(self, place: str, stopped: str) -> str:
+    def meet_at(self, place: str, stopped: str) -> str:
         """Wait until every rank has reached this place. Returns why they cannot go on together."""
         send(self.link, {"doing": place, "stopped": stopped})
         return str(self.hear().get("stopped", "rank 0 has gone"))
@@ -181,7 +181,7 @@ class Spoke:
         send(self.link, {"doing": REPORT, "report": report})
         return {}
 
-    def settle(self, code: int) -> int:
+    def finish(self, code: int) -> int:
         """Wait for rank 0's exit code, which counts in place of `code`; 1 if it has gone."""
         exit_code = int(self.hear().get("exit", 1))
         self.answers.close()

@@ -53,8 +53,8 @@ class ProcessGroup:
     backend: str
     place: str = ""
     """The call that this rank is making."""
-    held: Dict[str, Any] = field(default_factory=dict)
-    """Call -> a value that must be the same on all ranks."""
+    equal_on_all: Dict[str, Any] = field(default_factory=dict)
+    """Call -> a value that must be the same on all ranks, such as a checksum of its answer."""
 
 
 JOINED: List[ProcessGroup] = []
@@ -116,7 +116,7 @@ def hint_of(problem: str) -> str:
     return next((hint for words, hint in HINTS.items() if words in problem), NETWORK)
 
 
-def together(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> Outcome:
+def run_calls(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> Outcome:
     """Make the calls of a check in order, while the other ranks make theirs, and return the outcome
     of this rank."""
     if not JOINED:
@@ -124,9 +124,9 @@ def together(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> Ou
     group = JOINED[0]
     problems: List[str] = []
     not_offered: List[str] = []
-    group.held = {}
+    group.equal_on_all = {}
     calls = calls_of(group)
-    calls["same bits"] = partial(unlike_bits, group, name)
+    calls["same bits"] = partial(differs_from_rank_0, group, name)
     for call, run in calls.items():
         group.place = f"{name}/{call}"
         # The parent names the call if it hangs.
@@ -136,8 +136,9 @@ def together(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> Ou
             problems += [f"{group.place}: {problem}"] if problem else []
         except Exception as raised:  # the type of the error differs between backends
             error = first_line(raised)
-            # A call that returns None where an answer is expected is a fault, not a refusal.
-            if "'NoneType' object" in error or not any(words in error for words in REFUSALS):
+            is_refused = any(words in error for words in REFUSALS)
+            # `'NoneType' object does not support ...` means that an answer is missing: a fault.
+            if "'NoneType' object" in error or not is_refused:
                 # Other ranks may still be in this collective, so the parents end the checks here.
                 detail = f"rank {group.rank}: {group.place} ended by {error}"
                 return Outcome(FAILED, detail, hint=hint_of(error))
@@ -153,13 +154,17 @@ def together(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> Ou
     return Outcome(PASSED if right else SKIPPED, detail)
 
 
-def unlike_bits(group: ProcessGroup, name: str) -> str:
-    """The call after which this rank's bits differ from those of rank 0, in words."""
+def differs_from_rank_0(group: ProcessGroup, name: str) -> str:
+    """The first call after which this rank's bits differ from those of rank 0, in words."""
+    key = f"{name}/equal on all"
     if group.rank == 0:
-        group.store.set(f"{name}/held", json.dumps(group.held))
-    first = json.loads(group.store.get(f"{name}/held").decode())
-    unlike = [call for call, bits in group.held.items() if first.get(call) != bits]
-    return f"{unlike[0]}: not the bits that rank 0 holds" if unlike else ""
+        group.store.set(key, json.dumps(group.equal_on_all))
+    # `get` waits until rank 0 has published its values.
+    of_rank_0 = json.loads(group.store.get(key).decode())
+    for call, bits in group.equal_on_all.items():
+        if of_rank_0.get(call) != bits:
+            return f"{call}: not the bits that rank 0 has"
+    return ""
 
 
 def shared(group: ProcessGroup, name: str, value: str) -> List[str]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..values import asked
-from .group import ProcessGroup, together
+from .group import ProcessGroup, run_calls
 from .numbers import signature, wrong
 
 LIMIT = 1e-4
@@ -64,7 +64,7 @@ def trained(group: ProcessGroup) -> str:
                 optimizer.zero_grad()
     parameters = model.state_dict()
     # All ranks must have the same bits, in whatever order their gradients were summed.
-    group.held["steps"] = [signature(value) for value in parameters.values()]
+    group.equal_on_all["steps"] = [signature(value) for value in parameters.values()]
     # The user may have permitted coarser products.
     limit = max(LIMIT, 32 * UNIT_ROUNDOFF[read_precision(torch, group.device).name])
     # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
@@ -75,4 +75,4 @@ def trained(group: ProcessGroup) -> str:
     return next(filter(None, problems), "")
 
 
-ddp_step = partial(together, "ddp_step", lambda group: {"steps": partial(trained, group)})
+ddp_step = partial(run_calls, "ddp_step", lambda group: {"steps": partial(trained, group)})
