@@ -33,8 +33,8 @@ class SilentConsole(Console):
 
 
 def answered(name: str, values: Mapping[str, Any]) -> object:
-    """Returns the document that a command prints for these option values; None means that the
-    option is not given.
+    """The document that a command prints for these option values; None means that the option is not
+    given.
 
     Raises the GpuSetupError that the command line would print, with passwords from the options
     removed from its text. For a bug in gpusetup, the error has exit code 5. Raises TypeError for an
@@ -71,11 +71,12 @@ def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) 
         in_words, types = TYPES[spec.json_type]
         for part in parts(value) if spec.json_type == "strings" else (value,):
             # In Python, True and False are numbers too.
-            if not isinstance(part, types) or (isinstance(part, bool) and bool not in types):
+            is_false_number = isinstance(part, bool) and bool not in types
+            if is_false_number or not isinstance(part, types):
                 raise TypeError(f"`{field}` is {in_words}, not {type(value).__name__}")
-    # The parser only has to know that a value such as a snapshot is given.
+    # The parser cannot read a value such as a snapshot, but checks whether it may be given together
+    # with the other options. So give it some word, which `replaced` then replaces.
     words = kind(**{**given, **dict.fromkeys(passed, "passed")}).words()
     refuse_values(words)
     _, parsed = read_words([*name.split(), *words])
-    question: CommandQuestion = kind.typed(parsed).replaced(**passed)
-    return question
+    return kind.typed(parsed).replaced(**passed)  # type: ignore[no-any-return]

@@ -118,46 +118,40 @@ def gather(
     timeout: float | None = None,
     *,
     need_target: bool = False,
-    is_examined: bool = False,
 ) -> Snapshot:
     """Read the machine that the options name: an example, a snapshot file or a snapshot (`named`),
     or this machine with one of its environments (`python`), waiting `timeout` seconds for the
     driver.
 
     `need_target`: whether the command ends if there is no Python environment (`Blocked`, exit code
-    3). Otherwise it continues with unknown Python and torch. `is_examined`: whether the command
-    itself finds what is wrong with the environment, as doctor does.
+    3). Otherwise it continues with unknown Python and torch.
     """
     if named and python:
         raise UsageError(
             "`--from` and `--python` cannot be used together",
             hint="each of them names the machine to read; give only one",
         )
-    if isinstance(named, Snapshot):
-        return named
     if named:
         from gpusetup.probe.snapshot_files import machine_named
 
-        machine = machine_named(str(named))
-    else:
-        from gpusetup.probe.machine import read_machine
-        from gpusetup.system.system import System
-
-        machine = read_machine(
-            System(),
-            named=python,
-            need_target=need_target,
-            notify=out.talk,
-            limit=timeout_of(timeout),
-        )
-    if is_examined:
-        return machine
+        return named if isinstance(named, Snapshot) else machine_named(str(named))
+    from gpusetup.probe.machine import read_machine
     from gpusetup.probe.own_files import interruptions
+    from gpusetup.system.system import System
 
+    machine = read_machine(
+        System(),
+        named=python,
+        need_target=need_target,
+        notify=out.talk,
+        limit=timeout_of(timeout),
+    )
     for event in machine.events:
         if event.kind == "stale-environment":
             out.talk(f"VIRTUAL_ENV names {event.text}, which is not an environment")
-    # A command that needs the target ends an interrupted installation first.
-    for sentence in () if need_target else interruptions(machine):
-        out.talk(sentence)
+    # The two commands that need the target deal with an interrupted installation themselves:
+    # doctor reports it as a finding, and install completes it first.
+    if not need_target:
+        for sentence in interruptions(machine):
+            out.talk(sentence)
     return machine

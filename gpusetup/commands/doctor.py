@@ -57,15 +57,15 @@ class Question(CommandQuestion):
     )
     strict: bool = switch("also exit with 1 if there are only warnings")
 
-    @property
-    def describes_other_host(self) -> bool:
-        """Whether the options describe the driver or the GPUs of another host."""
-        return bool(self.gpu or self.driver)
-
 
 def run(question: Question, out: Console) -> Reply:
     if question.explain:
-        return _explanation(question.explain)
+        from gpusetup.diagnosis.explanations import known_finding, record
+        from gpusetup.model.documents import FindingAnswer
+        from gpusetup.render.doctor import explained
+
+        finding = known_finding(record(question.explain))
+        return Reply(FindingAnswer(finding=finding), explained(finding))
     from gpusetup.catalog.builds import completed_from_catalog
     from gpusetup.catalog.file import load_catalog
     from gpusetup.choose.choose import choose
@@ -85,26 +85,28 @@ def run(question: Question, out: Console) -> Reply:
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     # A report is about somebody else's folder.
     project = _project_here(host, catalog) if question.report is None else None
-    # What the project asks for decides on the torch of each fix.
-    if project and project.wish and question.torch is None:
-        wish = replace(project.wish, installer=installer)
+    # Unless the user named a torch, the project decides on the torch of each fix.
+    words: tuple[str, ...] = ()
+    if project and question.torch is None:
+        words = project.words
+        wish = replace(project.wish, installer=installer) if project.wish else wish
     answer = diagnose(
         snapshot,
         catalog,
         choose(wish, host, catalog),
-        other_host=question.describes_other_host,
-        project_words=project.words if project and question.torch is None else (),
+        other_host=bool(question.gpu or question.driver),
+        project_words=words,
     )
     code = exit_code(answer, strict=question.strict)
-    if question.report is None:
-        answer = replace(answer, project=project.answer if project else None)
-        is_named = question.machine or question.python or question.describes_other_host
-        if not is_named and snapshot.torch.installed is False:
-            from gpusetup.probe.environments import environments_with_torch
-            from gpusetup.system.system import System
+    answer = replace(answer, project=project.answer if project else None)
+    # With one of these options, the user has chosen what to examine.
+    is_chosen = question.given & {"report", "machine", "python", "gpu", "driver"}
+    if snapshot.torch.installed is False and not is_chosen:
+        from gpusetup.probe.environments import environments_with_torch
+        from gpusetup.system.system import System
 
-            others = environments_with_torch(System(), snapshot.python.prefix)
-            answer = replace(answer, other_environments=others)
+        others = environments_with_torch(System(), snapshot.python.prefix)
+        answer = replace(answer, other_environments=others)
     return Reply(answer, doctor_screen, code)
 
 
@@ -112,7 +114,7 @@ def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     """What the project in this folder asks for; None if there is none, or if it names no torch."""
     from gpusetup.project.ask import OF_A_FOLDER
 
-    # The readers take 20 ms to import.
+    # Without a project's file, the import of the readers (20 ms) is saved.
     if not any(map(os.path.isfile, OF_A_FOLDER)):
         return None
     from gpusetup.project.decide import project_here
@@ -120,16 +122,6 @@ def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
 
     ask = ask_of_folder()
     return project_here(ask, host, catalog) if ask else None
-
-
-def _explanation(finding_id: str) -> Reply:
-    """The reply that explains a kind of finding; it does not read a machine."""
-    from gpusetup.diagnosis.explanations import known_finding, record
-    from gpusetup.model.documents import FindingAnswer
-    from gpusetup.render.doctor import explained
-
-    finding = known_finding(record(finding_id))
-    return Reply(FindingAnswer(finding=finding), explained(finding))
 
 
 def _machine_of(question: Question, out: Console) -> Snapshot:
@@ -141,14 +133,9 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
         snapshot = snapshot_of(question.report)
     else:
         snapshot = gather(
-            out,
-            question.machine,
-            question.python,
-            question.timeout,
-            need_target=True,
-            is_examined=True,
+            out, question.machine, question.python, question.timeout, need_target=True
         )
-    if not question.describes_other_host:
+    if not (question.gpu or question.driver):
         return snapshot
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import maker_of_name

@@ -110,8 +110,9 @@ def run(question: Question, out: Console) -> Reply:
         into.mkdir(parents=True, exist_ok=True)
     # Ctrl-C also ends the jobs that were submitted.
     with interruptible():
-        _ask_all(engine, into, out)
-    if len(engine.skipped) and not any(into.iterdir()):
+        _collect(engine, into, out)
+    # If a job had begun on every node by then, there is no record to show.
+    if engine.skipped and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")
     return judged(str(into), not_asked=engine.skipped)
 
@@ -122,10 +123,10 @@ def _engine(question: Question) -> Engine:
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
     usual_python = sys.executable
-    # Ray's workers have their own. In a container image it is the first Python on its PATH, because
-    # the path of our Python does not exist there.
-    if question.ray or question.kubernetes:
-        usual_python = "python" if question.kubernetes else ""
+    if question.ray:  # the workers' own Python
+        usual_python = ""
+    elif question.kubernetes:  # the path of our Python does not exist in the image
+        usual_python = "python"
     work = NodeWork(
         python=question.node_python or usual_python,
         target=question.python,
@@ -162,7 +163,8 @@ def _folder(question: Question) -> Path:
     return folder
 
 
-def _ask_all(engine: Engine, into: Path, out: Console) -> None:
+def _collect(engine: Engine, into: Path, out: Console) -> None:
+    """Run the work on each node, and save its records as soon as they come."""
     from gpusetup.fleet.engines.engine import ask_all
     from gpusetup.fleet.work import write_records
 

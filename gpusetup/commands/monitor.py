@@ -127,6 +127,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 
 def _watch(question: Question, out: Console) -> Reply:
     """Watch the GPUs, the process or the command that the options specify."""
+    # The child loads NVML while we import the rest.
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import ProcessTree, or_none
@@ -175,7 +176,7 @@ def _watch(question: Question, out: Console) -> Reply:
         with recording.live(), suppress(KeyboardInterrupt):
             recording.take(samples(process))
         command = process.command() if process else None
-        recording.finish(replace(about, command=command), aside=False)
+        recording.finish(replace(about, command=command))
         return Reply()
 
 
@@ -240,7 +241,8 @@ def _command(
     # A program may print the errors that it survives, so only a failed one has a last error.
     error = command.error() if code else None
     epochs = command.epochs()
-    recording.finish(replace(about, command=argv, exit=code, error=error, epochs=epochs))
+    about = replace(about, command=argv, exit=code, error=error, epochs=epochs)
+    recording.finish(about, to_stderr=True)
     return Reply(exit_code=code)
 
 

@@ -61,15 +61,15 @@ class Recording(ExitStack):
             elif self._draw is not None:
                 self._draw(sample)
 
-    def finish(self, about: Summary, *, aside: bool = True) -> None:
-        """Write the summary; `about` as for `summarise`. If a command ran (`aside`), the text goes
-        to stderr, because stdout belongs to the command."""
+    def finish(self, about: Summary, *, to_stderr: bool = False) -> None:
+        """Write the summary; `about` as for `summarise`. `to_stderr`: write its text to stderr,
+        because stdout belongs to the command that ran."""
         summary = summarise(self.tally, about)
         from gpusetup.render.monitor import summary_text
 
         if self._file is not None:
             print(to_json(summary), file=self._file, flush=True)
-        elif aside and about.command and not self.out.output and not self.out.json:
+        elif to_stderr and not self.out.output:
             self.out.talk("")
             self.out.talk(summary_text(summary))
         else:

@@ -12,7 +12,7 @@ import argparse
 import importlib
 import re
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from shutil import get_terminal_size
 from types import ModuleType
 from typing import Any, NoReturn
@@ -72,40 +72,28 @@ class CommandParser(argparse.ArgumentParser):
             options.after = words[dashes + 1 :]
         return options, rest
 
-    def error(self, message: str) -> None:  # type: ignore[override]
-        no_command = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
-        if no_command:
-            self.complain(f"gpusetup has no command {no_command[1]!r}", no_command[1], COMMANDS)
-        self.complain(message)
-
-    def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        """Print the help or the version. Unlike argparse's method, this one reports a stream that
-        cannot be written."""
-        streams.put(message)
-
-    def refuse(self, unknown: Sequence[str]) -> None:
-        """Raise UsageError for unknown words, with a suggestion of the option that may have been
-        meant."""
-        options = [word for word in unknown if word.startswith("-")]
-        if not options:
-            self.complain(f"`{self.prog}` does not accept {' '.join(unknown)!r}")
-        name = options[0].partition("=")[0]
-        known_options = self._option_string_actions
-        names_a_command = " " in self.prog
-        if name in known_options or not names_a_command:
-            self.complain("options come after the command: `gpusetup doctor --json`")
-        self.complain(f"`{self.prog}` has no option `{name}`", name, known_options)
-
-    def complain(self, message: str, word: str = "", known: Collection[str] = ()) -> NoReturn:
-        """Raise UsageError with this message, and a hint with the known word that is most similar
-        to a mistyped one."""
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError with argparse's message. If a command or option is unknown, the hint
+        names the known one that is most similar to it."""
         from difflib import get_close_matches
 
+        # argparse's "invalid choice: 'docter' (choose from ..." or "unrecognized arguments: --jsn".
+        mistyped = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^'\s=]+)", message)
+        word = mistyped[1] if mistyped else ""
+        known = (*self.children, *self._option_string_actions)
+        if word in known:
+            hint = "options come after the command: `gpusetup doctor --json`"
+            raise UsageError(message, hint=hint)
         # The lowest similarity of a typing error. Below 0.7, difflib finds words with another
         # meaning.
         nearest = get_close_matches(word, known, 1, 0.7)
         did_you_mean = f"did you mean `{nearest[0]}`? " if nearest else ""
         raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
+
+    def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
+        """Print the help or the version. Unlike argparse's method, this one reports a stream that
+        cannot be written."""
+        streams.put(message)
 
 
 def parser_of(command: str) -> CommandParser:
@@ -218,7 +206,8 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     parser = build_parser(*commands[:1])
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
     if unknown:
-        parser_of(options.command or "").refuse(unknown)
+        message = f"unrecognized arguments: {' '.join(unknown)}"
+        parser_of(options.command or "").error(message)
     options.verbose = is_verbose
     return parser, options
 

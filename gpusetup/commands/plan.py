@@ -160,11 +160,10 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 
 def run(options: Question, out: Console) -> Reply:
-    unused = options.given_flags() - {"--cells", "--predict"}
-    if options.cells and unused:
-        raise UsageError(
-            f"`{min(unused)}` has no effect with `--cells`", hint="use a column for it"
-        )
+    without_effect = options.given - {"cells", "predict"}
+    if options.cells and without_effect:
+        flag = options.OPTIONS[min(without_effect)].flags[-1]
+        raise UsageError(f"`{flag}` has no effect with `--cells`", hint="use a column for it")
     count, name = count_in_name(options.gpu or "")
     if count is not None:  # `--gpu "8x H100"`
         if options.gpus not in (None, count):
@@ -206,9 +205,12 @@ def request_of(options: Question, out: Console) -> PlanRequest:
         question = from_config.question
     shape = shape_of_question(question)
     place = place_of_options(options, out)
-    uses_one = question.job_fields.get("strategy") == "single"
-    usual_gpus = 1 if uses_one else place.count or question.sp or 1
-    gpus = options.gpus or (from_config and from_config.gpus) or usual_gpus
+    gpus_of_config = from_config.gpus if from_config else None
+    # Sequence parallelism of degree `sp` needs at least so many GPUs.
+    gpus_of_place = place.count or question.sp or 1
+    # The strategy `single` trains on one GPU, however many the machine has.
+    usual_gpus = 1 if question.job_fields.get("strategy") == "single" else gpus_of_place
+    gpus = options.gpus or gpus_of_config or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     place = replace(place, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
@@ -225,7 +227,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     )
     overrides = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    # plan finds this value itself.
+    # plan finds this value itself, so the config's does not count.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
     if from_options.params is not None:
@@ -241,6 +243,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
             "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         )
         raise UsageError(f"{file} names no model that plan can read", hint="\n".join(hints))
+    # A batch that is named or searched for replaces the config's.
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
     return replace(from_config, question=question)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple
 
 
 class HelpGroup(NamedTuple):
@@ -49,7 +50,7 @@ class Option(NamedTuple):
     snapshot or bytes."""
 
 
-FOR_ARGPARSE = ("help", "metavar", "choices", "action", "nargs", "const")
+FOR_ARGPARSE = ("help", "type", "metavar", "choices", "action", "nargs", "const")
 
 
 def _option(flags: tuple[str, ...], default: Any, **details: Any) -> Any:
@@ -65,8 +66,7 @@ def option(
     given. With `const`, the option may be typed without a value, and then has that one."""
     if "const" in rest:
         rest["nargs"] = "?"
-    spec = _option(flags, default, help=help, **rest)
-    return spec._replace(keywords={**spec.keywords, "type": parse})
+    return _option(flags, default, help=help, type=parse, **rest)
 
 
 def number(help: str, **rest: Any) -> Any:
@@ -107,52 +107,34 @@ NEEDED: Any = object()
 AFTER_DASHES = "after dashes"
 """Marks the command after `--`, which argparse never sees."""
 
-if TYPE_CHECKING:
-    from gpusetup.model.frozen import dataclass_transform
 
-    _FIELDS = (option, number, options, switch, argument, arguments, command_after_dashes)
-    _record = dataclass_transform(
-        kw_only_default=True, frozen_default=True, field_specifiers=_FIELDS
-    )
-else:
-
-    def _record(kind: type) -> type:
-        return kind
-
-
-@_record
 class CommandQuestion:
     """The options of a command; each subclass lists its options as fields (see the module's
     example)."""
 
-    OPTIONS: Mapping[str, Option] = {}
+    OPTIONS: dict[str, Option] = {}
     """Maps each field to its option, in the order of `--help`."""
     given: frozenset[str] = frozenset()
     """The fields that were typed or passed from Python; all others have their defaults."""
 
     def __init_subclass__(cls) -> None:
-        declared: dict[str, Option] = {}
+        cls.OPTIONS = {}
         group = None
-        for name, value in vars(cls).items():
+        for name, value in list(vars(cls).items()):
             if isinstance(value, HelpGroup):
                 group = value
             elif isinstance(value, Option):
                 own_flag = () if value.is_positional else (f"--{name.replace('_', '-')}",)
-                declared[name] = value._replace(
+                cls.OPTIONS[name] = value._replace(
                     flags=value.flags or own_flag,
                     group=group,
                     json_type=json_type_of(cls.__annotations__[name]),
                 )
-        cls.OPTIONS = {**cls.OPTIONS, **declared}
-        # Move each option to OPTIONS, and replace the class attribute with the option's default. So
-        # a question in which the field is not set has the default.
-        for name, spec in declared.items():
-            setattr(cls, name, spec.default)
+                # The class attribute becomes the option's default, so that a question in which the
+                # field is not set has the default.
+                setattr(cls, name, value.default)
 
     def __init__(self, **values: Any) -> None:
-        unknown = values.keys() - self.OPTIONS.keys()
-        if unknown:
-            raise TypeError(f"{type(self).__name__} has no field {min(unknown)!r}")
         self.__dict__.update(values)
         self.__dict__["given"] = frozenset(values)
 
@@ -169,34 +151,28 @@ class CommandQuestion:
 
     def replaced(self, **changes: Any) -> Any:
         """A copy of the question with some values replaced; `given` stays the same."""
-        values = {name: getattr(self, name) for name in self.OPTIONS if name in vars(self)}
-        changed = type(self)(**{**values, **changes})
-        changed.__dict__["given"] = self.given
+        changed = copy(self)
+        changed.__dict__.update(changes)
         return changed
-
-    def given_flags(self) -> set[str]:
-        """The longest flag of each given option, such as `--gpu`; positional arguments have
-        none."""
-        return {flag for name in self.given for flag in self.OPTIONS[name].flags[-1:]}
 
     def words(self, *without: str) -> list[str]:
         """The given options as command-line words, with positional arguments last; the fields in
         `without` are left out."""
-        with_flag: list[str] = []
-        without_flag: list[str] = []
+        options: list[str] = []
+        positional: list[str] = []
         for name, spec in self.OPTIONS.items():
             if name not in self.given or name in without:
                 continue
             value = getattr(self, name)
             if spec.json_type == "boolean":
-                with_flag += spec.flags[-1:] if value else ()
+                options += spec.flags[-1:] if value else ()
             elif spec.flags:
-                with_flag += [f"{spec.flags[-1]}={part}" for part in parts(value)]
+                options += [f"{spec.flags[-1]}={part}" for part in parts(value)]
             else:
-                without_flag += map(str, parts(value))
+                positional += map(str, parts(value))
         # Put positional arguments after `--`, so that one that begins with a dash is not taken for
         # an option.
-        return [*with_flag, "--", *without_flag] if without_flag else with_flag
+        return [*options, "--", *positional] if positional else options
 
 
 def json_type_of(annotation: str) -> str:

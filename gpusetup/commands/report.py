@@ -26,18 +26,18 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     """The machine that a report describes: the text of a file, of standard input (`-`), or, as
     bytes, the report itself. Raises BadInput if the file cannot be read."""
     if isinstance(name, bytes):
-        raw, size = sifted(io.BytesIO(name))
+        raw, size = beginning_and_end(io.BytesIO(name))
     else:
         try:
             # Standard input stays open afterwards.
             opened = nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb")  # noqa: PTH123, SIM115
             with opened as stream:
-                raw, size = sifted(stream)
+                raw, size = beginning_and_end(stream)
         except OSError as problem:
             hint = "to paste a text: `gpusetup doctor --report -`"
             raise BadInput(f"{name} cannot be read: {problem.strerror}", hint=hint) from problem
     snapshot = read_bytes(raw)
-    # Terminal codes alone say nothing.
+    # A text with nothing but terminal codes (`ESC[0m`) and punctuation says nothing.
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", decode(raw))
     if not re.search(r"[^\W_]", text):
         return _with_event(snapshot, "report-empty")
@@ -52,9 +52,9 @@ def _with_event(snapshot: Snapshot, kind: str, **values: str) -> Snapshot:
     return replace(snapshot, events=(*snapshot.events, event))
 
 
-def sifted(stream: BinaryIO) -> tuple[bytes, int]:
-    """The text and its size in bytes. Of a text that is longer than 1 MiB, it is the beginning and
-    the end, half of it each."""
+def beginning_and_end(stream: BinaryIO) -> tuple[bytes, int]:
+    """The text and its size in bytes. A text that is longer than 1 MiB is cut to its first and its
+    last half MiB."""
     head = stream.read(WHOLE + 1)
     if len(head) <= WHOLE:
         return head, len(head)

@@ -38,6 +38,7 @@ def refuse_scripts(words: Iterable[str]) -> None:
 # --- the index ------------------------------------------------------------------------------------
 
 URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
+"""A URL, perhaps with a login, an IPv6 address or a port: `https://me:pw@[::1]:8080/whl`."""
 
 
 def index_root_of(named: str | None) -> str:
@@ -54,6 +55,7 @@ def index_root_of(named: str | None) -> str:
             f"`--index {shown}` is not an http or https URL",
             hint="it is the part before the backend: `https://download.pytorch.org/whl`",
         )
+    # `https://download.pytorch.org/whl/cu124`, with or without `/torch`.
     if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", shown, re.IGNORECASE):
         raise UsageError(
             f"`--index {shown}` ends with a backend; the index is the part before it",

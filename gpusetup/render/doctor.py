@@ -44,7 +44,7 @@ CHECK_LINES_SHOWN = 3
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The screen of doctor's result: the cause with its evidence and fix, then other findings and
     facts about the machine."""
-    root = answering(answer)
+    root = main_finding(answer)
     lines: list[str] = []
     if answer.project is not None:
         mark = OK if answer.project.meets else BUT
@@ -57,7 +57,11 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
     lines += section("What was read, and whether it fits", _fits(answer, root))
     lines += section("This machine", facts(machine_facts(answer)))
-    lines += section("Other environments have torch", _other_environments(answer))
+    environments: list[str] = []
+    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
+        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
+        environments += [f"  torch {environment.torch}:", command(line, indent=4)]
+    lines += section("Other environments have torch", environments)
     # The reader of a report cannot run commands on the machine that it is from.
     fixes_here = root.fix.commands if root and root.fix and not is_report(answer) else ()
     if fixes_here and not any(line.startswith("gpusetup install") for line in fixes_here):
@@ -66,24 +70,16 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
 
 
 def _fits(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
-    """Yields whether the facts of a report fit together. Beside a failure, only what does not fit
-    is news; beside `ok`, the verdict already says it."""
+    """Yields whether the facts of a report fit together: nothing for `ok`, whose verdict says it
+    already, only what does not fit for a known cause, and everything if the cause is open."""
     if not is_report(answer) or answer.cause == "ok":
         return
-    says_all = root is None or answer.cause == "unknown"
+    is_open = root is None or answer.cause == "unknown"
     for fit in answer.fit:
         if not fit.fits:
             yield marked(BUT, "does not fit", f": {fit.sentence}", indent=2)
-        elif says_all:
+        elif is_open:
             yield marked(OK, "fits", f": {fit.sentence}", indent=2)
-
-
-def _other_environments(answer: DoctorAnswer) -> Iterator[str]:
-    """Yields the environments with torch, each with the command that examines it."""
-    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
-        yield f"  torch {environment.torch}:"
-        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
-        yield command(line, indent=4)
 
 
 def is_report(answer: DoctorAnswer) -> bool:
@@ -91,18 +87,11 @@ def is_report(answer: DoctorAnswer) -> bool:
     return answer.snapshot.origin == "report"
 
 
-def answering(answer: DoctorAnswer) -> Finding | None:
-    """The finding that the result is about: the root cause, or the finding named as cause or
-    symptom; None if there is none."""
-    for finding in answer.findings:
-        if finding.root:
-            return finding
-    # If the cause is unknown, the result has a symptom, which is also a finding.
-    answer_id = answer.symptom if answer.cause == "unknown" else answer.cause
-    for finding in answer.findings:
-        if answer_id == finding.id:
-            return finding
-    return None
+def main_finding(answer: DoctorAnswer) -> Finding | None:
+    """The finding that the result is about: the cause or, if that is unknown, the symptom; None if
+    there is neither."""
+    named = answer.symptom if answer.cause == "unknown" else answer.cause
+    return next((finding for finding in answer.findings if finding.id == named), None)
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -113,11 +102,10 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", f": {unknown_of(answer)}")
     elif root is not None:
-        # Even a finding that is not a root cause (one outside the GPU's software) is an error.
+        # A finding that is not a root cause names a failure outside the GPU's software, which is an
+        # error whatever the finding's own severity.
         severity = root.severity if root.root else Severity.ERROR
-        is_a_case = root.id not in (answer.cause, answer.symptom)
-        title = f"{root.title} ({root.id})" if is_a_case else root.title
-        yield marked(MARKS[severity], answer.cause, f": {title}")
+        yield marked(MARKS[severity], answer.cause, f": {root.title}")
     else:
         mark = OK if answer.cause == "ok" else BUT
         yield marked(mark, answer.cause, f": {answer.proof or 'nothing to fix'}")
@@ -167,7 +155,7 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
 
 def unknown_of(answer: DoctorAnswer) -> str:
     """The sentence for a result that names no cause."""
-    symptom = answering(answer)
+    symptom = main_finding(answer)
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
     if symptom is not None:
@@ -177,12 +165,13 @@ def unknown_of(answer: DoctorAnswer) -> str:
     misfits = [fit.sentence for fit in answer.fit if not fit.fits]
     if misfits:
         return f"what was read does not fit together: {misfits[0]}"
-    if answer.facts or answer.snapshot.events:
-        failing = {event.kind for event in answer.snapshot.events}
-        if "program-failed" not in failing and not answer.stage:
-            return "the text contains no error message that gpusetup knows"
-        step = f"the step `{answer.stage}`" if answer.stage else "this step"
-        return f"{step} failed; the cause is still unknown"
+    events = {event.kind for event in answer.snapshot.events}
+    if answer.stage:
+        return f"the step `{answer.stage}` failed; the cause is still unknown"
+    if "program-failed" in events:
+        return "this step failed; the cause is still unknown"
+    if answer.facts or events:
+        return "the text contains no error message that gpusetup knows"
     return "the text shows no GPU, driver or torch, and no failure that gpusetup knows"
 
 
@@ -205,33 +194,34 @@ TARGET_FIRST = (
 )
 
 
-def _before_commands(machine: Snapshot, fix: Fix) -> str:
-    """The warning to show above a fix's commands that change packages; "" if none is needed,
-    because the environment is known."""
-    python = machine.python
-    environment = python.executable or machine.torch.location or machine.container.kind
-    # A snapshot needs no warning, because it was taken in the environment that it describes.
-    is_open = machine.origin == "report" and not environment and python.manager != "uv project"
+def _needs_environment(fix: Fix, machine: Snapshot) -> bool:
+    """Whether a fix has commands that change packages, and nothing shows the environment that they
+    must run in."""
+    # A snapshot was taken in the environment that it describes, and `uv sync` finds a project's.
+    if machine.origin != "report" or machine.python.manager == "uv project":
+        return False
+    if machine.python.executable or machine.torch.location or machine.container.kind:
+        return False
     # The lines of a notebook begin with `!` and run in its own environment.
-    changes = (re.match(rf"(?!!)(?:{CHANGES_PACKAGES})", line) for line in command_lines(fix))
-    return TARGET_FIRST if is_open and any(changes) else ""
+    return any(re.match(rf"(?!!)(?:{CHANGES_PACKAGES})", line) for line in command_lines(fix))
 
 
 def way_out(fix: Fix, machine: Snapshot) -> Iterator[str]:
     """The lines of a fix: its sentence, a warning and commands, then the alternatives, and commands
     that look something up first."""
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
-    if advice := _before_commands(machine, fix):
-        yield from ("", ScreenLine(f"  {advice}", hang=2))
+    if _needs_environment(fix, machine):
+        yield from ("", ScreenLine(f"  {TARGET_FIRST}", hang=2))
     if fix.commands:
         yield ""
         yield from (command(line, 4) for line in fix.commands)
-    ways = (*fix.alternatives, *fix.looks)
-    for number, way in enumerate(ways):
-        # "Or on the host", but "To find out the driver".
-        is_first_way = number == 0 and not fix.commands
-        is_alternative = number < len(fix.alternatives) and not way.title.startswith("to ")
-        title = f"Or {way.title}" if is_alternative and not is_first_way else way.title
+    for number, way in enumerate((*fix.alternatives, *fix.looks)):
+        title = way.title
+        # "Or on the host" follows other commands, but not "To find out the driver".
+        follows_commands = bool(number or fix.commands)
+        is_alternative = number < len(fix.alternatives) and not title.startswith("to ")
+        if is_alternative and follows_commands:
+            title = f"or {title}"
         yield ""
         colon = ":" if way.commands else ""
         yield ScreenLine(f"  {title[:1].upper()}{title[1:]}{colon}", hang=2)
@@ -245,8 +235,8 @@ def needs(fix: Fix) -> str:
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
     '. This fix needs administrator rights and a reboot'
     """
-    rights, reboot = fix.needs_root, fix.needs_reboot
-    words = [*["administrator rights"] * rights, *["a reboot"] * reboot]
+    needed = {"administrator rights": fix.needs_root, "a reboot": fix.needs_reboot}
+    words = [word for word, is_needed in needed.items() if is_needed]
     return f". This fix needs {' and '.join(words)}" if words else ""
 
 

@@ -83,13 +83,6 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     return marked(STATUS_MARKS[worst], nodes, f": {counted}")
 
 
-OF_RECORDS = {
-    COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
-    KIND: ("the only node with", "most nodes have {}"),
-}
-"""Field that is no fact of a node -> its words, and what is said of the other nodes."""
-
-
 def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     """Yields the lines of one group of nodes: their names, their faults, and the next step."""
     node = nodes[0]
@@ -104,14 +97,18 @@ def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     for finding in node.findings:
         yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
-        usual_words = words_of(drift.field.removeprefix(RATES))
-        words, others = OF_RECORDS.get(drift.field, (usual_words, OF_RECORDS[KIND][1]))
-        if drift.majority is None:
+        usual = drift.majority
+        words, others = words_of(drift.field.removeprefix(RATES)), f"most nodes have {usual}"
+        if drift.field == COPIED:
+            words = "copied record"
+            others = "so one of them was not examined; take a new record on each"
+        elif drift.field == KIND:
+            words = "the only node with"
+        elif drift.field.startswith(RATES):
+            # Two measured values are never equal, so the median represents the others.
+            others = f"the median is {usual}"
+        elif usual is None:
             others = "no value has a majority"
-        # Two measured values are never equal, so the median represents the others.
-        if drift.field.startswith(RATES):
-            others = "the median is {}"
-        text = f": {drift.value}, {others.format(drift.majority)}"
-        yield marked(MARKS[drift.severity], words, text, indent=4)
+        yield marked(MARKS[drift.severity], words, f": {drift.value}, {others}", indent=4)
     if node.next:
         yield ScreenLine("    → ", (node.next, COMMAND), hang=6, whole=True)

@@ -14,9 +14,7 @@ from gpusetup.monitor.documents import (
     Sample,
     Spread,
     Summary,
-    TreeSample,
 )
-from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.render.screen import (
     DIM,
     GOOD,
@@ -91,40 +89,23 @@ TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", 
 """The most important columns come first, because a narrow terminal cuts off the end of the row."""
 
 
-def cells(gpu: GpuSample) -> tuple[Part, ...]:
-    """A GPU's row in the table of a sample: the text and role of each cell."""
-    used_memory = memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
+def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
+    """A GPU's row in the table of a sample, in the order of TITLES."""
     power = measured(gpu.power_watts, "W")
     if gpu.power_limit_watts is not None:
         power = f"{power.removesuffix(' W')}/{gpu.power_limit_watts:.0f} W"
     # An idle GPU always lowers its clocks, so this reason means nothing.
     reasons = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
     return (
-        (str(gpu.index), ""),
-        ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
-        (used_memory, YELLOW if (gpu.memory_percent or 0) > MEMORY_HIGH else ""),
-        # So hot that the GPU lowers its clocks.
-        (
-            measured(gpu.temperature_celsius, "°C"),
-            RED if (gpu.temperature_celsius or 0) > HOT else "",
-        ),
-        (power, ""),
-        (measured(gpu.clock_sm_mhz, "MHz"), ""),
+        str(gpu.index),
+        ("lost", RED) if gpu.lost else measured(gpu.utilization_percent, "%"),
+        memory(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        measured(gpu.temperature_celsius, "°C"),
+        power,
+        measured(gpu.clock_sm_mhz, "MHz"),
         (" ".join(reasons) or gpu.problem or "", YELLOW),
-        (gpu.name or UNKNOWN, ""),
+        gpu.name or UNKNOWN,
     )
-
-
-def tree_line(tree: TreeSample) -> str:
-    """The line about the command's processes, such as `command  CPU 230 %, memory 6.0 GiB, 2 loader
-    workers`."""
-    parts = [
-        f"CPU {tree.cpu_percent:.0f} %",
-        f"memory {tree.memory_bytes / GIB:.1f} GiB",
-    ]
-    if tree.loader_workers:
-        parts.append(plural(tree.loader_workers, "loader worker"))
-    return f"command  {', '.join(parts)}"
 
 
 def host_line(host: HostSample) -> str:
@@ -147,7 +128,7 @@ def once(sample: Sample) -> Screen:
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
     # The index, the throttle reasons and the name are left-aligned, like words.
-    return Screen(table(TITLES, [[*cells(gpu)] for gpu in sample.gpus], left=(0, 6, 7)))
+    return Screen(table(TITLES, map(cells, sample.gpus), left=(0, 6, 7)))
 
 
 # --- the live screen ------------------------------------------------------------------------------
@@ -176,8 +157,11 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
             times = f"  {sample.at[11:19]}  {duration(sample.seconds)}"
             status = f"{times}  Ctrl-C stops it and shows the verdict"
             lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
-            if sample.tree is not None:
-                lines.append(ScreenLine(tree_line(sample.tree)))
+            if tree := sample.tree:
+                memory_gib = tree.memory_bytes / GIB
+                workers = plural(tree.loader_workers, "loader worker")
+                used = f"CPU {tree.cpu_percent:.0f} %, memory {memory_gib:.1f} GiB, {workers}"
+                lines.append(ScreenLine(f"command  {used}"))
             lines += once(sample).lines
             text = Screen(lines).shown(width=console.width, colour=color)
             live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
@@ -226,13 +210,13 @@ def summary_text(summary: Summary) -> Screen:
         watched += ": the machine without a GPU"
     elif summary.source:
         watched += f" by {summary.source}"
-    # Why no better source was used.
+    # `not_watched` says why no better source was used.
     watched += f" ({summary.not_watched})" if summary.not_watched else ""
     lines: list[str | ScreenLine] = [watched]
     epochs = summary.epochs
     if epochs is not None:
         # The count may be a fraction, because an epoch may be measured only partly.
-        measured_epochs = f"{epochs.epochs:g} {'epoch' if epochs.epochs == 1 else 'epochs'}"
+        measured_epochs = "1 epoch" if epochs.epochs == 1 else f"{epochs.epochs:g} epochs"
         lines.append(f"epochs   {epochs.seconds:.3g} s an epoch ({measured_epochs} measured)")
 
     for gpu in summary.gpus:

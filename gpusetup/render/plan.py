@@ -51,13 +51,13 @@ def plan_text(plan: PlanCell) -> Screen:
     lines += section("On this GPU alone, with checkpointing", _ways(plan))
     lines += _fewer_gpus(plan)
 
-    # The rest of the screen is about full fine-tuning. If the GPU is too small for that, a person
-    # needs the memory of a row that fits instead.
-    a_row_fits = any(way.fits for way in plan.ways)
-    row_is_better = a_row_fits and (not plan.fits or plan.memory_gib.host > 0)
-    if not row_is_better:
+    # The memory below is that of full fine-tuning. If that does not fit into the GPU itself and the
+    # table of ways shows one that does, the memory of full fine-tuning no longer matters.
+    fits_on_gpu = plan.fits and plan.memory_gib.host == 0
+    has_other_way = any(way.fits for way in plan.ways)
+    if fits_on_gpu or not has_other_way:
         lines += _memory(plan)
-    if plan.fits or not row_is_better:
+    if plan.fits or not has_other_way:
         lines += _settings(plan)
     lines += _settings_of_trainer(plan)
     # If there is a table of the usual ways to train, it already shows what helps.
@@ -136,7 +136,8 @@ def _count(parameters: int) -> str:
     return f"{parameters / 1e6:.3g}M"
 
 
-MOST_NAMES = 4
+UNCOUNTED_SHOWN = 4
+"""More names would push the recipe off the line; `--json` lists all."""
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
@@ -154,8 +155,8 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         what = "full fine-tuning does not fit" if is_one_of_several else "does not fit"
         yield marked(NO, what)
     elif plan.uncounted:
-        names = ", ".join(plan.uncounted[:MOST_NAMES])
-        hidden = len(plan.uncounted) - MOST_NAMES
+        names = ", ".join(plan.uncounted[:UNCOUNTED_SHOWN])
+        hidden = len(plan.uncounted) - UNCOUNTED_SHOWN
         more = f" and {hidden} more" if hidden > 0 else ""
         yield marked(BUT, f"may fit{with_ram}, not counted: {names}{more}", f"; recipe: {recipe}")
     elif plan.confidence == "close":
@@ -183,6 +184,7 @@ def _solution(plan: PlanCell) -> str:
         return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
     if plan.fits:
         return f"GPUs needed: {plan.gpus}"
+    # These strategies do not split the model.
     if plan.strategy in ("single", "dp", "ddp"):
         return "GPUs needed: more do not help, because each holds the whole model"
     return f"GPUs needed: more than {plan.gpus}"
@@ -224,6 +226,9 @@ def _helps(plan: PlanCell) -> Iterator[str]:
     others = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
         yield from _steps("If it still runs out of memory, try these in order", recipes)
+        if recipes:
+            last = recipes[-1].recipe or ""
+            yield ScreenLine((f"  ({last}: {_meaning(last)})", DIM), hang=4)
         if any("Env" in help.step for help in recipes):
             export = "`export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`"
             yield ScreenLine(f"  Env is {export}, before Python starts", hang=4)
@@ -242,20 +247,13 @@ step is not padded."""
 
 
 def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterator[str]:
-    """A section with the steps and the GiB that each saves. A part of a recipe is explained only
-    where it first occurs. `then_fits`: add the recipe with which the job then fits."""
-    explained: set[str] = set()
-    labels = []
-    for help in helps:
-        parts = set(help.step.strip("`").split(" + "))
-        meaning = _meaning(" + ".join(sorted(parts - explained)))
-        explains = help.kind == "recipe" and meaning
-        labels.append(f"{help.step} ({meaning})" if explains else help.step)
-        explained |= parts
-    width = max((len(label) for label in labels if len(label) <= WIDEST_STEP), default=0)
+    """A section with the steps and the GiB that each saves. `then_fits`: add the recipe with which
+    the job then fits."""
+    lengths = [len(help.step) for help in helps]
+    width = max((length for length in lengths if length <= WIDEST_STEP), default=0)
     lines = []
-    for help, label in zip(helps, labels, strict=True):
-        lines.append(ScreenLine(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
+    for help in helps:
+        lines.append(ScreenLine(f"  {help.step:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
         if then_fits:
             with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
             fits = "may fit" if help.confidence == "close" else "fits"
@@ -279,13 +277,10 @@ def _settings(plan: PlanCell) -> Iterator[str]:
     if not plan.settings:
         return
     lines = []
-    # The allocator reads its variable only once, when a process first uses the GPU.
+    # The allocator reads its variable only once, when a process first uses the GPU. Ray's workers
+    # get the variables that Ray was started with.
     if any("ALLOC_CONF" in name for name in plan.env):
-        # A plan without a batch fills a token budget, as trainers on Ray do.
-        start = "Python starts (with Ray: before Ray)"
-        if plan.batch is None:
-            start = "Ray and the workers start"
-        lines.append(command(f"# before {start}:"))
+        lines.append(command("# before Python starts (with Ray: before Ray):"))
     lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
     lines += [command(f"{name}: {_yaml_value(value)}") for name, value in plan.settings.items()]
     of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
@@ -317,19 +312,15 @@ def _yaml_value(value: Any) -> str:
 # --- a training config ---------------------------------------------------------------------------
 
 MOST_UNKNOWN = 12
-"""How many of the keys that plan does not know are listed."""
+"""How many of the keys that plan does not know are listed; more would push the verdict off the
+screen."""
 
 
 def _config(config: ConfigRead) -> Iterator[str]:
     """Yields sections about a config: the keys that were read, and those that plan does not
     know."""
     title = f"Read from {config.file}, a config of {config.trainer or 'an unknown trainer'}"
-    names = {key.key for key in config.read}
-    # A list covers its items (`gpus` covers `gpus[0]`).
-    read = [
-        key for key in config.read if "[" not in key.key or key.key.partition("[")[0] not in names
-    ]
-    yield from section(title, _key_table(read))
+    yield from section(title, _key_table(config.read))
 
     unknown = _key_table(config.not_understood[:MOST_UNKNOWN])
     hidden = len(config.not_understood) - MOST_UNKNOWN

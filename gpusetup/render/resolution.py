@@ -29,12 +29,7 @@ from gpusetup.render.screen import (
     table,
 )
 
-TEST = ("gpusetup", "verify")
-"""The command that tests whether torch works in the environment that is then active."""
 NO_RELEASE = "no known release for this torch"
-NOT_ACTIVATED = (
-    "If `conda activate` asks for `conda init`, run `conda init` once and open a new shell."
-)
 
 
 def resolution_text(
@@ -55,11 +50,10 @@ def resolution_text(
 
     if answer.torch:
         steps = answer.commands.get(installer, ())
-        makes_environment = any(words[:2] == ("conda", "create") for words in steps)
-        # The last step activates the new environment, so verify then tests its torch.
-        all_steps = (*steps, TEST) if makes_environment else steps
+        # `conda create` makes an environment, which is then active, so verify tests its torch.
+        is_new = any(words[:2] == ("conda", "create") for words in steps)
+        all_steps = (*steps, ("gpusetup", "verify")) if is_new else steps
         shown = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
-        shown += [ScreenLine(f"  {NOT_ACTIVATED}", hang=2)] if makes_environment else []
         lines += section(f"With {installer}", shown or [f"  {installer} has no build that fits"])
 
     rejections = answer.rejections if explain else interesting(answer)
@@ -111,8 +105,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         values["driver"] = f"{_driver_text(snapshot)}; {floor} or newer is needed"
     served_gpus = []
     for served in answer.served:
-        # If a build has no kernels for the GPU, it may contain PTX, which the driver compiles for
-        # it.
+        # A build without kernels for the GPU may contain PTX, which the driver compiles for it.
         kind = "PTX" if served.by.startswith("compute_") else "kernels"
         capability = f"compute capability {served.compute_capability}"
         served_gpus.append(f"{served.gpu} ({capability}, {served.by} {kind})")
@@ -165,13 +158,11 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     was not chosen."""
     chosen = parsed(answer.torch or "0")
     newest = max((chosen, *(parsed(one.torch) for one in answer.rejections)))
-    # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
-    # chosen.
-    return tuple(
-        one
-        for one in answer.rejections
-        if parsed(one.torch) in (newest, chosen) and (cuda_of(one.backend) or not answer.torch)
-    )
+    of_releases = [one for one in answer.rejections if parsed(one.torch) in (newest, chosen)]
+    if not answer.torch:
+        return tuple(of_releases)
+    # If something fits, users do not ask why the CPU build was not chosen.
+    return tuple(one for one in of_releases if cuda_of(one.backend))
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:

@@ -195,7 +195,7 @@ def table(
     return lines
 
 
-def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]:
+def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
     """Lines with a label and its value, where the values are aligned in a column; labels without a
     value are left out.
 
@@ -205,9 +205,8 @@ def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]
     shown = {label: value for label, value in values.items() if value}
     # Two spaces separate a label from its value.
     width = max(map(len, shown), default=0) + 2
-    heads = {label: f"{' ' * indent}{label:{width}}" for label in shown}
     return [
-        ScreenLine((heads[label], DIM), value, hang=len(heads[label]))
+        ScreenLine((f"  {label:{width}}", DIM), value, hang=2 + width)
         for label, value in shown.items()
     ]
 
@@ -254,7 +253,8 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
     """
     # On a narrow terminal, a large indent would leave no room for words.
     hang = 0 if line.whole else min(line.hang, columns // 3, len(line))
-    # TextWrapper breaks lines at spaces, so replace them inside commands with another character.
+    # TextWrapper breaks lines at spaces, so replace them inside commands with another character of
+    # the same width. Positions in `guarded` are then positions in the line.
     guarded = re.sub("`[^`\n]+`", lambda command: command[0].replace(" ", "_"), line)
     rows = guarded[hang:].split("\n")
     if not line.whole:
@@ -270,13 +270,11 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
 
     end = hang
     for number, row in enumerate(rows):
-        start = guarded.index(row, end)
-        end = start + len(row)
+        row_begins = guarded.index(row, end)
+        end = row_begins + len(row)
         # The first row also includes the indentation and signs before the line's first word.
-        shown_from = start if number else 0
-        margin = " " * hang if number else ""
-        text = painted(line, shown_from, end) if colour else line[shown_from:end]
-        yield margin + text
+        start, margin = (row_begins, " " * hang) if number else (0, "")
+        yield margin + (painted(line, start, end) if colour else line[start:end])
 
 
 def painted(line: ScreenLine, first: int, last: int) -> str:
@@ -306,7 +304,7 @@ def can_be_drawn_on(stream: TextIO) -> bool:
 
     Log files and terminals inside editors (TERM=dumb) do not.
     """
-    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    is_dumb = os.environ.get("TERM") in ("dumb", "unknown")
     if is_dumb or not stream.isatty():
         return False
     if sys.platform == "win32":

@@ -173,7 +173,7 @@ def test_slurms_idle_nodes_get_an_exclusive_job_each(
     ("words", "said"),
     [
         (("run",), "one of the arguments --slurm"),
-        (("show", "x", "--slurm"), "has no option `--slurm`"),
+        (("show", "x", "--slurm"), "unrecognized arguments: --slurm"),
         (("run", "--hosts", __file__), "is not a list of nodes"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--hosts", "h", "--slurm"), "not allowed with argument"),

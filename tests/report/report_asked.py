@@ -6,7 +6,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import command_lines
-from gpusetup.render.doctor import answering
+from gpusetup.render.doctor import main_finding
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"
@@ -26,7 +26,7 @@ def answered(text: str) -> DoctorAnswer:
 def told(text: str) -> str:
     """What the answer is about, in lines: the cause, the finding that is shown, its way out."""
     answer = answered(text)
-    seen = next((one for one in answer.findings if one.root), None) or answering(answer)
+    seen = next((one for one in answer.findings if one.root), None) or main_finding(answer)
     said = ["", answer.cause]
     if seen is not None:
         said += [seen.id, seen.title, seen.detail]

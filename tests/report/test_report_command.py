@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.commands.report import WHOLE, sifted
+from gpusetup.commands.report import WHOLE, beginning_and_end
 
 TEXT = """\
 Collecting environment information...
@@ -77,7 +77,7 @@ def test_a_long_text_says_what_was_read_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = b"RuntimeError: CUDA error: out of memory %d\n" * (WHOLE // 30)
-    kept, size = sifted(io.BytesIO(raw))
+    kept, size = beginning_and_end(io.BytesIO(raw))
     assert size == len(raw) and len(kept) <= WHOLE
     (tmp_path / "long.txt").write_bytes(b"no word\n" * (WHOLE // 6))
     said = run(capsys, "--report", str(tmp_path / "long.txt"))[1]

@@ -17,7 +17,7 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.fixes.owners import LENDERS
 from gpusetup.model.finding import Fix, command_lines
 from gpusetup.model.machine import Container, Os, Snapshot
-from gpusetup.render.doctor import answering
+from gpusetup.render.doctor import main_finding
 from gpusetup.report.read import read_report
 
 LENT = "I run this on Google Colab with a T4"
@@ -111,7 +111,7 @@ def test_no_answer_names_what_its_system_lacks(system: str) -> None:
 
 
 def way_of(text: str) -> Fix:
-    seen = answering(answered(text))
+    seen = main_finding(answered(text))
     assert seen is not None and seen.fix is not None
     return seen.fix
 
