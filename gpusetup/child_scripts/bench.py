@@ -320,9 +320,9 @@ LEFT_BYTES = 64 << 20
 """How many bytes a trial may leave behind in a process that runs the next one: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
 size."""
-OWN_BYTES: List[int] = []
-"""The memory of the host that stays in this process after its first trial: torch and the user's
-code."""
+BYTES_AFTER_FIRST: List[int] = []
+"""The host memory of this process after its first trial, once that is read: torch and the user's
+code, which stay."""
 
 
 def answer_request(request: Answer) -> Answer:
@@ -359,8 +359,9 @@ def left_bytes(request: Answer) -> float:
     resident = trial_memory.process_memory("VmRSS")
     if resident is None:
         return math.inf
-    OWN_BYTES[:] = OWN_BYTES or [resident]
-    return float(resident - OWN_BYTES[0])
+    if not BYTES_AFTER_FIRST:
+        BYTES_AFTER_FIRST.append(resident)
+    return float(resident - BYTES_AFTER_FIRST[0])
 
 
 def serve() -> None:

@@ -35,7 +35,7 @@ class NoLoss(Contract):
 
 
 @dataclass
-class TracedJob:
+class TrainingJob:
     """A model, a batch, how to train with them and, if given, the data set that the batches come
     from: the keys of a dict that the user's function returns, or the order of a tuple."""
 
@@ -46,7 +46,7 @@ class TracedJob:
     dataset: Any = None
 
 
-PARTS = tuple(field.name for field in fields(TracedJob))
+PARTS = tuple(field.name for field in fields(TrainingJob))
 
 
 # --- what the user's function returns ---------------------------------------------------------
@@ -73,7 +73,7 @@ def function_named(code: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
+def job_for(function: Callable[..., Any], batch: int) -> TrainingJob:
     """The job that the user's function returns for a batch size.
 
     A function with a parameter gets the batch size. A function without one returns an example
@@ -104,9 +104,9 @@ def takes_batch(function: Callable[..., Any]) -> bool:
     return True
 
 
-def job_of(returned: Any) -> TracedJob:
+def job_of(returned: Any) -> TrainingJob:
     """Read the job from what the user's function returned. Raises Contract if that is not a job."""
-    job = TracedJob(**named_parts(returned))
+    job = TrainingJob(**named_parts(returned))
     if isinstance(job.batch, (Dataset, DataLoader)):
         job.batch, job.dataset = None, job.batch
     if not isinstance(job.model, nn.Module):
@@ -255,7 +255,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
         output = model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
     if loss is not None:
         return output, loss(output, target)
-    models_loss = own_loss(output)
+    models_loss = loss_in(output)
     if models_loss is not None:
         return output, models_loss
     # If output and target are plain tensors, use one of the usual losses.
@@ -265,9 +265,9 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     raise NoLoss("there is no loss: the model gives %s" % kind(output))
 
 
-def own_loss(output: Any) -> Any:
-    """The loss that the model computed: `.loss`, `["loss"]`, or the single scalar that it
-    returned."""
+def loss_in(output: Any) -> Any:
+    """The loss that the model computed: `.loss`, `["loss"]`, or the single scalar that it returned;
+    None if there is none."""
     if isinstance(output, Mapping):
         return output.get("loss")
     if isinstance(output, torch.Tensor):
@@ -292,7 +292,7 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: TracedJob) -> Any:
+def optimizer_of(job: TrainingJob) -> Any:
     """The job's optimizer; AdamW if the user gave none."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
@@ -305,7 +305,7 @@ def optimizer_of(job: TracedJob) -> Any:
 
 
 def step(
-    job: TracedJob, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
+    job: TrainingJob, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
 ) -> torch.Tensor:
     """Run the forward pass with the loss, the backward pass, and the optimizer; calls `begin`
     before each phase and after the last one."""

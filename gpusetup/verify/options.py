@@ -115,9 +115,6 @@ def read_options(words: Sequence[str]) -> Options:
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     parser.add_argument("--output", metavar="FILE", help="write the output to this file")
     parser.add_argument(
-        "--no-color", action="store_true", help="has no effect, because the output has no colour"
-    )
-    parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",

@@ -60,7 +60,7 @@ def test_any_python_from_3_8_says_that_torch_is_missing(python: Path, copied: Pa
 
 
 def test_the_screens_of_a_cpu() -> None:
-    lines = started("--device", "cpu", "--no-color").stdout.splitlines()
+    lines = started("--device", "cpu").stdout.splitlines()
     assert lines[:2] == ["verdict: passed", ""]
     assert lines[2].startswith("PyTorch version: 2.")
     assert lines[3:6] == ["CUDA available: False", "CPU computation test: PASSED", ""]

@@ -81,7 +81,7 @@ def as_text(report: Report, verbose: bool = False) -> str:
     line per check, with its seconds if `verbose`."""
     blame = []
     for problem, results in problems_of(report).items():
-        # `--expect` may have failed several times.
+        # Several `--expect` may have failed: each name once.
         names = dict.fromkeys(f"{result.name} on {result.device}" for result in results)
         blame.append(f"{problem}: {', '.join(names)}")
     in_words = f" ({'; '.join(blame)})" if blame else ""
@@ -136,9 +136,7 @@ def known_lines(report: Report) -> List[str]:
     """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
     and computation test, and how many times faster than the CPU the GPU is."""
     facts = report.facts
-    imports = [result.outcome.status for result in report.results if result.name == "import"]
-    unknown = "unknown" if imports == [SKIPPED] else "none"
-    lines = [f"PyTorch version: {facts.get('torch') or unknown}"]
+    lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
         # If torch was not imported, nothing is known about CUDA.
         if facts.get(key) is not None:

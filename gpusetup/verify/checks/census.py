@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import re
 import sys
 import warnings
 from typing import Any, Dict, Optional, Tuple
@@ -36,8 +35,6 @@ COMPARED = ("TestCommon", "test_compare_cpu")
 """The class and name of torch's own test that compares a device with the CPU."""
 TOLERANCE = 1e-3
 """The absolute and relative tolerance of that test, unless a decorator gives a larger one."""
-SINCE = (2, 5)
-"""The first release whose database is used: in older ones, some samples are wrong themselves."""
 NAMED = 20
 """How many operators that differ the report names."""
 
@@ -52,7 +49,7 @@ def database() -> Dict[str, Any]:
     return {".".join(filter(None, (row.name, row.variant_test_name))): row for row in rows}
 
 
-def terms_of(info: Any, device_kind: str, dtype: Any) -> Optional[Tuple[float, float]]:
+def tolerances_of(info: Any, device_kind: str, dtype: Any) -> Optional[Tuple[float, float]]:
     """The absolute and relative tolerance by the operator's decorators; None if torch's own test
     skips it, or expects it to fail."""
     atol = rtol = TOLERANCE
@@ -80,8 +77,8 @@ def difference(info: Any, device: str) -> Optional[str]:
         return None
     # Torch compares one format of each operator, float32 before all others.
     dtype = torch.float32 if torch.float32 in common else min(common, key=str)
-    terms = terms_of(info, kind(device), dtype)
-    if terms is None:
+    tolerances = tolerances_of(info, kind(device), dtype)
+    if tolerances is None:
         return None
 
     def result_on(place: str, sample: Any) -> Any:
@@ -108,8 +105,8 @@ def difference(info: Any, device: str) -> Optional[str]:
             return f"raises {first_line(problem)}"
         compared += 1
         try:
-            rooms = {"atol": terms[0], "rtol": terms[1], "equal_nan": True}
-            torch.testing.assert_close(found, known, check_device=False, **rooms)
+            limits = {"atol": tolerances[0], "rtol": tolerances[1], "equal_nan": True}
+            torch.testing.assert_close(found, known, check_device=False, **limits)
         except (AssertionError, TypeError, ValueError) as problem:
             return " ".join(str(problem).split())[:160]
     return "" if compared else None
@@ -117,9 +114,6 @@ def difference(info: Any, device: str) -> Optional[str]:
 
 def operators(device: str) -> Outcome:
     """Name the operators that differ. An operator that ends the process is a failure."""
-    major, minor = re.findall(r"\d+", torch.__version__)[:2]
-    if (int(major), int(minor)) < SINCE:
-        return Outcome(SKIPPED, "some samples of this torch's database are wrong themselves")
     try:
         rows = database()
     except (Exception, SystemExit) as problem:

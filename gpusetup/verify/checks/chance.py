@@ -20,11 +20,6 @@ Shares = Dict[Tuple[float, float], float]
 other number may come."""
 
 
-def whole(*shares: float) -> Shares:
-    """The shares of 0, 1, 2 and so on."""
-    return {(number, number + 1): share for number, share in enumerate(shares)}
-
-
 SAMPLERS: Dict[str, Tuple[Callable[[Any, Any], Any], Shares]] = {
     "rand": (
         lambda x, g: torch.rand(len(x), dtype=x.dtype, device=x.device, generator=g),
@@ -37,12 +32,7 @@ SAMPLERS: Dict[str, Tuple[Callable[[Any, Any], Any], Shares]] = {
     ),
     "randint": (
         lambda x, g: torch.randint(-3, 4, x.shape, device=x.device, generator=g) + 3,
-        whole(*[1 / 7] * 7),
-    ),
-    "bernoulli_": (lambda x, g: x.bernoulli_(0.3, generator=g), whole(0.7, 0.3)),
-    "multinomial": (
-        lambda x, g: torch.multinomial(x.new_tensor([1, 2, 0, 1]), len(x), True, generator=g),
-        whole(0.25, 0.5, 0.0, 0.25),
+        {(number, number + 1): 1 / 7 for number in range(7)},
     ),
 }
 """What draws random numbers (it takes a tensor, which sets the format and the size, and a
@@ -91,10 +81,8 @@ def kept_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Part]:
     found = []
     for (low, high), share in shares.items():
         found.append(float(((values >= low) & (values < high)).double().mean()))
-        allowed = SIGMAS * (share * (1 - share) / len(values)) ** 0.5 + coarse * (share > 0)
-        yield agree(
-            f"{label}, share from {low:g}", torch.tensor(found[-1]), torch.tensor(share), allowed
-        )
+        allowed = SIGMAS * (share * (1 - share) / len(values)) ** 0.5 + coarse
+        yield agree(f"{label}, share from {low:g}", [found[-1]], [share], allowed)
     # In a coarse format, a uniform number may be rounded to 1.
     others = 1 - sum(found)
     yield holds(f"{label}, ends", others <= coarse + 1e-9, f"{others:.2%} are outside of the range")

@@ -9,7 +9,6 @@ import torch
 from ..judging.answers import answered, closely, normal
 from ..judging.refusals import lacks_form, refuses
 from ..judging.tolerance import Part
-from ..values import kind
 
 OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
@@ -18,7 +17,7 @@ OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("Adagrad", {"lr": 0.1}),
     ("RMSprop", {"lr": 0.01, "momentum": 0.5, "centered": True}),
 )
-FORMS = ("foreach", "fused", "capturable")
+FORMS = ("foreach", "fused")
 SIZES = (1, 33, 1025, 70_003)
 """Sizes of the parameters: one number, a tail behind a vector, and more than a kernel's chunk."""
 STEPS = 4
@@ -29,8 +28,7 @@ STEP_ROUNDINGS = 256
 def every_form(device: str) -> Iterator[Part]:
     for name, options in OPTIMIZERS:
         known = trained(name, {**options, "foreach": False}, "cpu", torch.float64)
-        forms = FORMS if kind(device) == "cuda" else FORMS[:2]
-        for form in ("plain", *forms):
+        for form in ("plain", *FORMS):
             chosen = {"foreach": False} if form == "plain" else {form: True}
             try:
                 found = trained(name, {**options, **chosen}, device, torch.float32)

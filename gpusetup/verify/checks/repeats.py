@@ -11,8 +11,7 @@ from typing import Any, Callable, Dict, Optional
 import torch
 
 from ..judging.answers import normal
-from ..values import FAILED, PASSED, SLOW, WRONG, Outcome, kind
-from .speed import measured
+from ..values import FAILED, PASSED, WRONG, Outcome, kind
 
 SECONDS = 4.0
 """How long the loop runs: on an H100 some 10,000 rounds, on two CPU cores some hundreds."""
@@ -20,10 +19,6 @@ THREADS = 2
 """How many threads repeat the work beside the main one, each on a stream of its own."""
 WAIT_SECONDS = 60.0
 """How long a thread may take to end its last round."""
-SLOWEST_SECONDS = 0.2
-"""A task takes less than a few milliseconds on a GPU. One that takes so long at best waits for
-something, or is compiled anew at each launch. (On a CPU, other programs can be the reason.)"""
-SLOWLY = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
 def tasks(device: str) -> Dict[str, Callable[[], Any]]:
@@ -78,9 +73,8 @@ class Loop:
     def __init__(self, device: str) -> None:
         self.device, self.tasks = device, tasks(device)
         # The first call of a kernel may choose an algorithm; the second is the one to repeat.
-        self.seconds = {
-            name: 1 / measured(device, run, 1.0, rounds=3) for name, run in self.tasks.items()
-        }
+        for run in self.tasks.values():
+            run()
         self.first = {name: run() for name, run in self.tasks.items()}
         self.end = time.monotonic() + SECONDS
         self.rounds = 0
@@ -88,7 +82,7 @@ class Loop:
         """The first answer that was unlike the first one of its task, in words."""
         self.problem: Optional[Exception] = None
 
-    def go(self, where: str) -> None:
+    def repeat(self, where: str) -> None:
         """Repeat all tasks on a stream of this thread's own, until an answer differs."""
         stream: Any = contextlib.nullcontext()
         try:
@@ -104,6 +98,8 @@ class Loop:
             self.problem = problem
 
     def _round(self, where: str) -> None:
+        """Compute every task once, and compare the answers with the first ones."""
+        # Start all tasks before the first comparison, which waits for the device.
         answers = {name: run() for name, run in self.tasks.items()}
         for name, answer in answers.items():
             if not torch.equal(answer, self.first[name]):
@@ -127,12 +123,12 @@ def repeats(device: str) -> Outcome:
     try:
         loop = Loop(device)
         threads = [
-            threading.Thread(target=loop.go, args=(f"thread {number + 1}",), daemon=True)
+            threading.Thread(target=loop.repeat, args=(f"thread {number + 1}",), daemon=True)
             for number in range(THREADS)
         ]
         for thread in threads:
             thread.start()
-        loop.go("the main thread")
+        loop.repeat("the main thread")
         for thread in threads:
             thread.join(WAIT_SECONDS)
     finally:
@@ -141,10 +137,6 @@ def repeats(device: str) -> Outcome:
         raise loop.problem
     if loop.difference:
         return Outcome(FAILED, loop.difference, problem=WRONG)
-    slowest, seconds = max(loop.seconds.items(), key=lambda pair: pair[1])
-    if kind(device) == "cuda" and seconds > SLOWEST_SECONDS:
-        detail = f"{slowest} takes {seconds:.2f} s at best"
-        return Outcome(FAILED, detail, seconds, SLOWEST_SECONDS, "s", SLOWLY, problem=SLOW)
     detail = (
         f"{loop.rounds} rounds of {len(loop.tasks)} computations on {THREADS + 1} threads, "
         "each with the bits of its first answer"

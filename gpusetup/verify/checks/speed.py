@@ -73,7 +73,7 @@ def least_rate(device: str, check: str) -> float:
     return max(lowest_of_all, least(check, name) or 0.0)
 
 
-def measured(device: str, run: Callable[[], Any], work: float, rounds: int = ROUNDS) -> float:
+def measured(device: str, run: Callable[[], Any], work: float) -> float:
     """Units of work per second in the best round. A call of `run` does `work` units."""
     on_gpu = kind(device) == "cuda"
 
@@ -95,7 +95,7 @@ def measured(device: str, run: Callable[[], Any], work: float, rounds: int = ROU
     times = 1
     if on_gpu:
         times = min(MOST_TIMES, 1 + int(LONG_ENOUGH_SECONDS / seconds_once))
-    best_seconds = min(seconds_of(times) for _ in range(rounds))
+    best_seconds = min(seconds_of(times) for _ in range(ROUNDS))
     return work * times / best_seconds
 
 

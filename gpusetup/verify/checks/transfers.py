@@ -17,20 +17,10 @@ COPY_BYTES = 64 * 2**20
 GB = 1e9
 
 
-def copy_in(device: str) -> Outcome:
-    return copied(device, "cpu", device)
-
-
-def copy_out(device: str) -> Outcome:
-    return copied(device, device, "cpu")
-
-
-def copy_within(device: str) -> Outcome:
-    return copied(device, device, device)
-
-
-def copied(device: str, start: str, end: str) -> Outcome:
+def copied(device: str, starts_on_host: bool = False, ends_on_host: bool = False) -> Outcome:
     """Every byte of a copy arrives; the bandwidth of the best round is measured."""
+    start = "cpu" if starts_on_host else device
+    end = "cpu" if ends_on_host else device
     sent = random_bits(salt="copied")
     given, target = sent.to(start), torch.zeros_like(sent, device=end)
     rate = measured(device, lambda: target.copy_(given), COPY_BYTES / GB)
@@ -43,6 +33,11 @@ def copied(device: str, start: str, end: str) -> Outcome:
     lowest = least_rate(device, "copy-within") if start == end else SLOWEST_COPY
     detail = f"{COPY_BYTES >> 20} MiB from {start} to {end}, every bit arrives"
     return rated(detail, rate, (lowest, "GB/s"))
+
+
+copy_in = partial(copied, starts_on_host=True)
+copy_out = partial(copied, ends_on_host=True)
+copy_within = copied
 
 
 def random_bits(salt: str, most: int = 2**31) -> Any:

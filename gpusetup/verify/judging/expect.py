@@ -68,19 +68,16 @@ def read_version(text: str) -> Any:
 
 
 def read_capability(text: str) -> Tuple[int, int]:
-    """The compute capability for text such as `8.6`, `sm_86` or `compute_90`. Raises
-    ValueError for other text.
+    """The compute capability for text such as `8.6` or `sm_90a`. Raises ValueError for other text.
 
-    >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("compute_120")
+    >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("sm_120")
     ((8, 6), (9, 0), (12, 0))
     """
-    match = re.match(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?\Z", text.strip())
-    has_point, has_prefix = "." in text, "_" in text
-    # Reject plain digits such as `86`, which could mean something else, and `sm_8.6`, which mixes
-    # two spellings.
-    if match is None or has_point == has_prefix:
+    # Plain digits such as `86` could mean something else.
+    match = re.match(r"sm_(\d+)(\d)[af]?\Z|(\d+)\.(\d)\Z", text.strip())
+    if match is None:
         raise ValueError(text)
-    major, minor = match.groups()
+    major, minor = filter(None, match.groups())
     return int(major), int(minor)
 
 

@@ -80,11 +80,13 @@ class Hub:
         with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as lines:
             for line in iter(lambda: lines.readline(MOST_LETTERS), ""):
                 message = dict(json.loads(line))
+                # The first message says which rank this is.
                 if not rank:
-                    claimed = self.ranks[message["rank"]]
-                    if message["job"] != self.job or claimed:
+                    named_rank = self.ranks[message["rank"]]
+                    # It belongs to another job, or another connection has spoken for this rank.
+                    if message["job"] != self.job or named_rank:
                         break
-                    rank = claimed
+                    rank = named_rank
                     message["link"] = link
                     send(link, {"job": self.job})
                 with self.news:
