@@ -1,6 +1,7 @@
 """A page for each finding, and their index by what people see, in Markdown for the site.
 
-The words are the record's. The commands are doctor's, for a text with one of the finding's messages
+The words are the record's, unless docs/contributing/finding-pages.md has others: a page has to be
+right on every machine. Further commands are doctor's, for a text with one of the finding's messages
 and the output of its check.
 """
 
@@ -22,7 +23,9 @@ from gpusetup.diagnosis.explanations import records
 from gpusetup.model.finding import Finding, command_lines
 from gpusetup.report.read import read_bytes
 
-MESSAGES = Path(__file__).resolve().parent.parent / "web" / "messages.json"
+ROOT = Path(__file__).resolve().parent.parent
+MESSAGES = ROOT / "web" / "messages.json"
+PARTS = ROOT / "docs" / "contributing" / "finding-pages.md"
 SYSTEM = "OS: Ubuntu 24.04.1 LTS (x86_64)"
 """The line of `python -m torch.utils.collect_env` that names the system of the examples."""
 MACHINE = """Nvidia driver version: 570.133.07
@@ -30,7 +33,7 @@ GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5070 Ti
 PyTorch version: 2.6.0+cu124 in /home/me/venv
 """
 """What a text must show besides before a change of torch can be recommended."""
-CHECK_IT = "Check that this is your problem"
+CHECK_IT = "Check first"
 FIX_IT = "How to fix it"
 OTHER_MESSAGES = "Other messages of this cause:"
 MOST_WORDS = 130
@@ -47,43 +50,6 @@ SEEN = {
 """The layer of a cause -> what the user of a program sees."""
 BUILDS = "A package does not compile"
 DISTRIBUTED = "Several GPUs"
-INSTALL = ("gpusetup install",)
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "amd-gpu": (*INSTALL, 'sudo usermod -aG render,video "$USER"'),
-    "companion-torch-mismatch": ("gpusetup install PACKAGE", "python -m pip check"),
-    "container-hook-failed": (),
-    "cuda-lib-missing": (),
-    "gpu-check-failed": ("gpusetup verify -v",),
-    "gpu-memory-taken": ("nvidia-smi", "kill 4711    # the PID that nvidia-smi lists"),
-    "hardware-fault": (
-        "sudo nvidia-bug-report.sh",
-        "sudo nvidia-smi --gpu-reset -i 0    # the GPU's number in nvidia-smi",
-    ),
-    "input-bound": ("gpusetup monitor -- python train.py",),
-    "install-unfinished": INSTALL,
-    "invalid-device-ordinal": ("nvidia-smi -L",),
-    "jetson-wrong-wheel": ("gpusetup doctor    # names the wheel for this JetPack",),
-    "libcuda-missing": (),
-    "library-missing": (),
-    "mig-misconfigured": (
-        "nvidia-smi -L",
-        "export CUDA_VISIBLE_DEVICES=MIG-…    # the UUID of an instance",
-    ),
-    "nccl-duplicate-gpu": ("torchrun --nproc-per-node=gpu train.py",),
-    "nccl-shm-error": (),
-    "no-nvidia-gpu": ("gpusetup install --backend cpu",),
-    "no-target": ("gpusetup doctor --python .venv/bin/python",),
-    "no-wheel-for-platform": (),
-    "python-no-wheel": (
-        "uv venv --python 3.12 .venv-3.12",
-        "gpusetup install --venv .venv-3.12",
-    ),
-    "rocm-wheel-on-nvidia": INSTALL,
-    "shm-too-small": ("docker run --rm --gpus all --shm-size=8g IMAGE",),
-    "torch-import-failed": INSTALL,
-    "triton-missing-windows": ("python -m pip install triton-windows",),
-}
-"""The commands of the findings for which doctor's depend on more than a page can know."""
 ENDS_THE_SHELL = ("sudo reboot", "wsl.exe --shutdown")
 """Nothing that is pasted after these commands runs."""
 OF_ONE_MACHINE = (
@@ -167,46 +133,52 @@ def title_of(record: Cause) -> str:
 # --- what a page says -----------------------------------------------------------------------------
 
 
-class Block(NamedTuple):
-    """A part of a page: a heading, a paragraph or lines of code."""
+@cache
+def written() -> dict[tuple[str, str], str]:
+    """The parts of pages written in Markdown: id and `check` or `fix` -> the part."""
+    id, part = "", ""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for line in PARTS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            id, part = line.removeprefix("## "), ""
+        elif line in ("### check", "### fix"):
+            part = line.removeprefix("### ")
+            lines[id, part] = []
+        elif id and part:
+            lines[id, part].append(line)
+    return {place: "\n".join(text).strip() for place, text in lines.items()}
 
-    kind: str
-    """`h1`, `h2`, `p`, `sh` for commands, `text` for an output."""
-    text: str
 
-
-def blocks(record: Cause) -> list[Block]:
-    """The whole page, from its title to the commands."""
-    title = title_of(record)
-    # Without a message, the name is the title already.
-    name = "" if title == record.name else f"{record.name}. "
-    meaning = f"{name}{record.means}".strip()
-    head = [Block("h1", title), *([Block("p", meaning)] if meaning else ())]
-    check = []
+def check_of(record: Cause) -> str:
+    """The command with which people see whether they have this cause, and what it prints."""
+    if part := written().get((record.id, "check")):
+        return part
     if record.check:
-        check = [Block("sh", record.check.command), Block("p", "prints")]
-        check.append(Block("text", record.check.prints))
-    elif look := [line.replace("{{", "{").replace("}}", "}") for line in typed(record.look)]:
-        check = [Block("sh", "\n".join(look))]
-    text, commands = record.text.rstrip(" :."), "\n".join(commands_of(record))
-    if any(block.text == commands for block in check):
-        commands = ""
-    fix = [
-        *([Block("h2", FIX_IT)] if text or commands else ()),
-        *([Block("p", f"{text}.")] if text else ()),
-        *([Block("sh", commands)] if commands else ()),
-    ]
-    words = sum(len(block.text.split()) for block in (*head, *check, *fix))
-    words += len((OTHER_MESSAGES + CHECK_IT).split())
-    others = []
-    for line in headings_of(record.id)[1:]:
-        words += len(line.split())
-        if words > MOST_WORDS:
-            break
-        others.append(line)
-    if others:
-        check = [Block("p", OTHER_MESSAGES), Block("text", "\n".join(others)), *check]
-    return [*head, *([Block("h2", CHECK_IT), *check] if check else ()), *fix]
+        command, prints = fenced(record.check.command, "sh"), fenced(record.check.prints, "text")
+        return f"{command}\n\nIf this is the cause, it prints:\n\n{prints}"
+    look = [line.replace("{{", "{").replace("}}", "}") for line in typed(record.look)]
+    return fenced("\n".join(look), "sh") if look else ""
+
+
+def fix_of(record: Cause) -> str:
+    """What to do, with the commands."""
+    part = written().get((record.id, "fix"), "")
+    text = record.text.rstrip(" :.")
+    if part.startswith("```"):
+        return f"{text}.\n\n{part}"
+    if part:
+        return part
+    commands = "\n".join(commands_of(record))
+    paragraphs = [f"{text}."] if text else []
+    if commands and commands not in check_of(record):
+        paragraphs.append(fenced(commands, "sh"))
+    return "\n\n".join(paragraphs)
+
+
+def fenced(text: str, language: str) -> str:
+    """Lines of code as a block of Markdown. The fence is longer than any run of backticks in it."""
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def typed(commands: Iterable[str]) -> list[str]:
@@ -217,8 +189,6 @@ def typed(commands: Iterable[str]) -> list[str]:
 def commands_of(record: Cause) -> list[str]:
     """Doctor's commands for an example, without what is the example machine's own; the record's if
     no example has any."""
-    if record.id in COMMANDS:
-        return list(COMMANDS[record.id])
     found = example_of(record)
     lines = [str(line) for line in command_lines(found.fix if found else None)]
     if not lines and not callable(record.commands):
@@ -229,7 +199,7 @@ def commands_of(record: Cause) -> list[str]:
         lines = [
             re.sub("gpusetup install (?!--venv).*", "gpusetup install", line) for line in lines
         ]
-        lines.append("gpusetup resolve    # prints the same for pip, uv and conda")
+        lines.append("gpusetup resolve    # shows the same for pip, uv and conda")
     for example, anywhere in OF_ONE_MACHINE:
         lines = [re.sub(example, anywhere, line) for line in lines]
     lines = sorted(dict.fromkeys(lines), key=ENDS_THE_SHELL.__contains__)
@@ -274,19 +244,27 @@ def markdown_index() -> str:
 
 def markdown(record: Cause) -> str:
     """The page of one finding."""
-    parts = []
-    for kind, text in blocks(record):
-        if kind in ("h1", "h2"):
-            is_message = text in headings_of(record.id)
-            parts.append(f"{'#' * int(kind[1])} {code_span(text) if is_message else text}")
-        elif kind == "p":
-            parts.append(_linked(text))
-        else:
-            # The fence is longer than any run of backticks in it.
-            fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
-            parts.append(f"{fence}{kind}\n{text}\n{fence}")
-    parts.insert(1, f"Finding: [`{record.id}`](index.md)")
-    return "\n\n".join(parts) + "\n"
+    title = title_of(record)
+    is_message = title in headings_of(record.id)
+    heading = code_span(title) if is_message else title
+    # Without a message, the name is the title already.
+    meaning = f"{record.name}. {record.means}" if is_message else record.means
+    parts = [f"# {heading}", f"Finding: [`{record.id}`](index.md)", _linked(meaning.strip())]
+    check, fix = check_of(record), fix_of(record)
+    if check:
+        parts += [f"## {CHECK_IT}", _linked(check)]
+    if fix:
+        parts += [f"## {FIX_IT}", _linked(fix)]
+    words = len(" ".join(parts).split()) + len(OTHER_MESSAGES.split())
+    others = []
+    for line in headings_of(record.id)[1:]:
+        words += len(line.split())
+        if words > MOST_WORDS:
+            break
+        others.append(line)
+    if others:
+        parts[3:3] = [OTHER_MESSAGES, fenced("\n".join(others), "text")]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def code_span(message: str) -> str:
@@ -300,13 +278,14 @@ def code_span(message: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """The text with links for the ids of findings, and `&lt;` for `<`, outside its code."""
-    parts = re.split(r"(`[^`]*`)", text)
+    """Markdown with links for the ids of findings, and `&lt;` for `<`, outside its code and its
+    links."""
+    parts = re.split(r"(?s)(```.*?```|`[^`]*`|\[[^]]*\]\([^)]*\)|<http[^>]*>)", text)
     pages = {record.id for record in shown()}
-    for place, part in enumerate(parts):
-        if not part.startswith("`"):
-            parts[place] = ID.sub(
-                lambda match: f"[{match[0]}]({match[0]}.md)" if match[0] in pages else match[0],
-                part.replace("<", "&lt;"),
-            )
+    # Every second part is code or a link.
+    for place in range(0, len(parts), 2):
+        parts[place] = ID.sub(
+            lambda match: f"[{match[0]}]({match[0]}.md)" if match[0] in pages else match[0],
+            parts[place].replace("<", "&lt;"),
+        )
     return "".join(parts)

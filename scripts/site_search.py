@@ -2,7 +2,7 @@
 its messages.
 
 A hook of mkdocs. The search matches the beginnings of words and weighs headings most, so a heading
-that 160 pages share ("Check that this is your problem") would hide the page with the message.
+that 160 pages share ("How to fix it") would hide the page with the message.
 """
 
 from __future__ import annotations

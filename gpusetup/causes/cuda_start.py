@@ -307,6 +307,7 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
+        plain="The profile of this virtual GPU does not support CUDA",
         means="vGPU profiles A and B do not support compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
         "for it",
@@ -322,6 +323,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
+        plain="The virtual GPU has no licence, so the driver slows it down and finally refuses to run",
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",

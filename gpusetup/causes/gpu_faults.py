@@ -57,6 +57,7 @@ CAUSES = (
         by_check=True,
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
+        plain="The GPU has memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces it with a spare row, if one is "
         "left.",
         text="Reset the GPU or reboot. If that does not help, the GPU must be replaced",
@@ -98,6 +99,7 @@ CAUSES = (
         "power-thermal-throttle",
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
+        plain="The GPU is throttled because of heat or power",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
         "designed: if the card and the power supply allow more, raise it with `sudo nvidia-smi "

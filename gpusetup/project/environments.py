@@ -137,7 +137,9 @@ def enter_image(ask: Ask, image: str) -> None:
     ask.image = image if torch or of_nvidia else None
     ask.image_torch = torch[1] if torch else None
     python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
-    ask.python = (python[1] or python[2]) if python and ask.image is None else None
+    # A stage that names an earlier one (`FROM base`) keeps its Python.
+    if python and ask.image is None:
+        ask.python = python[1] or python[2]
 
 
 def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:

@@ -16,6 +16,7 @@ from gpusetup.report.read import read_bytes
 def test_the_index_names_every_finding_once() -> None:
     named = re.findall(r"(?m)^- \[([\w-]+)\]", finding_pages.markdown_index())
     assert sorted(named) == sorted(record.id for record in finding_pages.shown())
+    assert {id for id, _ in finding_pages.written()} <= set(named)
 
 
 def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> None:
