@@ -121,20 +121,15 @@ _TOKEN = (
 
 
 class Scrubber:
-    """Removes the private parts from many texts, always in the same way.
+    """Removes the private parts from many texts, always in the same way."""
 
-    With `own_text`, the texts are mostly gpusetup's own words, so only people, homes and secrets
-    are removed, which are private in every text.
-    """
-
-    def __init__(self, private: Private, *, own_text: bool = False) -> None:
+    def __init__(self, private: Private) -> None:
         self.aliases: dict[str, str] = {}
         """Maps a GPU's UUID to its alias. The snapshot's own GPUs get the first aliases in order,
         beginning with `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
         # Most texts occur many times in a record.
         self._shared: dict[str, str] = {}
-        self._own_text = own_text
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
@@ -154,27 +149,30 @@ class Scrubber:
         self._names = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives or nothing})(?![A-Za-z0-9])"
 
     def text(self, text: str) -> str:
-        """The text without its private parts. Even for a malicious text, the time is proportional
-        to its length."""
+        """A text of any origin without its private parts and unknown words. Even for a malicious
+        text, the time is proportional to its length."""
         if text not in self._shared:
-            self._shared[text] = "".join(map(self._hide, pieces(text)))
+            self._shared[text] = "".join(map(self._hide_all, pieces(text)))
         return self._shared[text]
 
-    def _hide(self, text: str) -> str:
-        """The text without what is private. A sentence of gpusetup keeps its words, because only
-        the values in it can be private; of any other text, unknown words are hidden as well."""
-        text = re.sub(self._homes, "~", text)
-        if self._own_text:
-            text = hide_homes(hide_secrets(text))
-            text = re.sub(_GPU, self._alias_of_match, text)
-            return re.sub(self._names, "<private>", text)
-        text = hide_homes(re.sub(URL, hide_url, text))
-        text = re.sub(_GPU, self._alias_of_match, text)
-        # Secrets come before addresses, because a secret may hold a part that looks like an
-        # address. Names of people come last: their patterns need the words around them.
-        text = hide_secrets(hide_addresses(hide_secrets(text)), PEOPLE)
-        text = re.sub(self._names, "<private>", text)
-        return re.sub(_TOKEN, self._hide_token, text)
+    def own_text(self, text: str) -> str:
+        """A sentence of gpusetup's own without the private values in it; its words stay."""
+        return "".join(map(self._hide_values, pieces(text)))
+
+    def _hide_values(self, line: str) -> str:
+        """The line without what is private in every text: homes, secrets, GPUs and names."""
+        line = hide_homes(hide_secrets(re.sub(self._homes, "~", line)))
+        line = re.sub(_GPU, self._alias_of_match, line)
+        return re.sub(self._names, "<private>", line)
+
+    def _hide_all(self, line: str) -> str:
+        """The line without private values, servers, addresses and unknown words."""
+        line = re.sub(URL, hide_url, re.sub(self._homes, "~", line))
+        # Values come before addresses, because a secret may hold a part that looks like an address.
+        line = hide_addresses(self._hide_values(line))
+        # What follows `user:` or `host:` is private even if it is a common word.
+        line = hide_secrets(line, PEOPLE)
+        return re.sub(_TOKEN, self._hide_token, line)
 
     def _hide_token(self, token: Match) -> str:
         """A URL or mark as it is, a path with its known folders, a word if it is harmless."""
@@ -221,4 +219,4 @@ def redact_document(plain: Any) -> Any:
     >>> redact_document({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
-    return _redacted(plain, Scrubber(private_here(), own_text=True).text)
+    return _redacted(plain, Scrubber(private_here()).own_text)
