@@ -9,6 +9,7 @@ count of steps, BatchNorm, a loss over pairs, a second file), it stays, and the 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -240,7 +241,8 @@ def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
     ]
     one_of = "one of: " if len(ways) > 1 else ""
     how = sentence(f"{one_of}{'; '.join(ways)}", [decision for _, decision in found])
-    return f"{how}. `gpusetup plan --from-config {case.file}` with these options prints the keys"
+    plan = f"gpusetup plan --from-config {case.file} --gpu {shlex.quote(card.gpu)} --batch 1"
+    return f"{how}. `{plan}` with these options prints the memory and, if it fits, the keys"
 
 
 # --- settings in other files ----------------------------------------------------------------------
