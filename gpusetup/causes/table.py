@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, outputs, packages, torch
+from gpusetup.messages import boundary, driver, makers, outputs, packages, torch, trainers
 
 FILES = (
     "containers", "cuda_start", "driver", "extensions", "gpu_faults",
@@ -19,6 +19,7 @@ FACTS = (
     *torch.ROWS,
     *packages.ROWS,
     *makers.ROWS,
+    *trainers.ROWS,
     *outputs.ROWS,
 )
 """Messages that prove a fact but not a cause."""

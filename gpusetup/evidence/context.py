@@ -159,7 +159,7 @@ NO_FAILURES = frozenset(
     "rocm-lists-gpu "
     "packaged-program environment-owner host-of-a-lender names-failure "
     "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
-    "backend-runs ran-first program-failed bare-yes gpu-unused ran-alone "
+    "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
     "nccl-on-a-bridge output-shown program-crashed cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "

@@ -1,11 +1,12 @@
-"""What to do when a GPU's memory is full, by the steps of the training guides."""
+"""What to do when a GPU's memory is full, by the steps of the training guides that fit a text."""
 
 from __future__ import annotations
 
 from gpusetup.evidence.context import RuleContext, events, on, whole_number
 from gpusetup.fixes import paste
+from gpusetup.messages.trainers import TRAINER_NAMED, TRAINERS, Trainer
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import lines
+from gpusetup.model.shell import Lines, lines
 
 STEPS = (
     "For training, take these steps in order until the training fits: 1. a smaller batch with "
@@ -17,10 +18,9 @@ STEPS = (
 """The steps in the order of the guide on acceleration (batch, precision, model), with the steps
 that save more memory in between."""
 
-ON_SEVERAL_GPUS = (
-    "On several GPUs, sequence parallelism and then offload to the computer's memory help, too. "
-    "`gpusetup plan --from-config CONFIG` computes which of these steps is enough, and `gpusetup "
-    "tune CONFIG` writes what it can into your config"
+COMPUTED = (
+    "`gpusetup tune CONFIG` writes what it can into your config, and `gpusetup plan --from-config "
+    "CONFIG` computes what fits before you start"
 )
 
 ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
@@ -28,19 +28,30 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 
 def full_memory(context: RuleContext, text: str) -> Fix:
-    """The fix for a full GPU memory: the steps for training in `text`, or those for a program that
-    generates images."""
+    """The fix for a full GPU memory: the trainer's own steps if the text shows a trainer, otherwise
+    the general steps.
+
+    `text` contains the general steps.
+    """
     # Windows and WSL lack the memory calls for expandable segments.
     has_segments = not (on(context, "windows") or context.os.wsl)
     may_have_gaps = has_segments and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
+    named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
+    for trainer in TRAINERS:
+        if trainer.name in named:
+            return Fix(
+                text=_steps_of_trainer(trainer, segments),
+                commands=segments,
+                looks=looks,
+            )
     owners = {event.values.get("name") for event in events(context, "environment-owner")}
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
     first = SEGMENTS_FIRST if unused_may_help(context) else ""
     help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
-    sentences = f"{first}{text}{help_of_segments}. {ON_SEVERAL_GPUS}"
+    sentences = f"{first}{text}{help_of_segments}. {COMPUTED}"
     return Fix(text=sentences, commands=segments, looks=looks)
 
 
@@ -78,3 +89,25 @@ TO_GENERATE = (
     "`enable_model_cpu_offload()`), and lower resolution, frames or batch. End other programs on "
     "the GPU"
 )
+
+
+def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
+    """The steps of the Qwen3 guide in its order (allocator, sequence parallelism, offload), as far
+    as the trainer and the system support them."""
+    steps = []
+    if variable:
+        steps.append(f"Env: set the variable below {trainer.before_start}")
+    if trainer.sequence_parallel:
+        steps.append(
+            f"SP: sequence parallelism (`{trainer.sequence_parallel}`); the number must divide "
+            "the GPUs and the model's attention heads"
+        )
+    steps.append(
+        f"Offload: parameters and optimizer in the computer's memory (`{trainer.offload}`)"
+    )
+    numbered = ". ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+    return (
+        f"{trainer.name} offers these steps. Try them in this order until the job fits: "
+        f"{numbered}. Gradient checkpointing, an 8-bit optimizer, LoRA and a shorter sequence "
+        "save memory, too. `gpusetup plan` computes which of them your job needs"
+    )

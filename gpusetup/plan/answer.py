@@ -271,7 +271,7 @@ def usual_ways(request: PlanRequest) -> Iterator[Way]:
     length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
-    says_how = (question.trainer, question.method, question.job_fields, question.frozen,
+    says_how = (question.trainer, question.method, question.job_fields, question.freeze,
                 question.tables, question.batch, question.tokens, question.solve)  # fmt: skip
     if request.job.gpus > 1 or any(says_how) or not shape.writes_text:
         return
@@ -334,7 +334,7 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
 
 
 def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """Notes on embedding tables, a frozen model, and what DataParallel's GPUs hold."""
+    """Notes on embedding tables, frozen parts, and what DataParallel's GPUs hold."""
     job = decision.job
     if job.tables:
         size = job.tables * BYTES[job.dtype]
@@ -344,9 +344,11 @@ def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[s
             f"embedding tables: {names} are {written} of weights; trained, they "
             "have gradients of the same size and the optimizer's states as well"
         )
-    if job.frozen:
+    # With adapters the whole model is frozen anyway.
+    if job.frozen and job.lora is None:
+        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
         yield (
-            "the model is frozen: it has no gradients and no optimizer states. plan counts its "
+            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
             "activations anyway; they are only needed if something before it is trained"
         )
     if job.strategy == "dp" and job.gpus > 1:

@@ -21,7 +21,7 @@ from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS
 from gpusetup.plan.models import is_known
-from gpusetup.plan.question import LARGEST, EmbeddingTable, TrainingQuestion
+from gpusetup.plan.question import ALL, EMBEDDINGS, LARGEST, EmbeddingTable, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trainers import trainer_table
 
@@ -164,6 +164,15 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     if rank is None:
         return {}
     return {"lora": rank, "quantize": "nf4"} if method == "qlora" else {"lora": rank}
+
+
+def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
+    """The part of the model that the config freezes, and the embedding tables (for users, items and
+    the like) trained in addition to the model."""
+    part = frozen_in(reader, fields.get("model") or "")
+    # Adapters freeze the whole model anyway.
+    freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
+    return {**freezes, "tables": tables_in(reader)}
 
 
 def quantised(reader: Reader, fields: Fields) -> Fields:
@@ -408,10 +417,12 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     return RopeScaling(key, float(factor), original)
 
 
-# --- a frozen model and embedding tables ----------------------------------------------------------
+# --- frozen parts and embedding tables ------------------------------------------------------------
 
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
 """Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
+LAYERS_NAME = re.compile(r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers")
+EMBEDDING_WORDS = frozenset(("embedding", "embeddings", "embed", "emb", "wte", "wordembeddings"))
 WHOLE_MODEL = frozenset((
     "all", "backbone", "base", "bert", "decoder", "encoder", "language", "llm", "lm", "model",
     "network", "pretrained", "transformer", "trunk",
@@ -419,23 +430,33 @@ WHOLE_MODEL = frozenset((
 """Words for the whole model; if it is frozen, only the parts added to it are trained."""
 
 
-def freezes_model(reader: Reader, fields: Fields) -> Fields:
-    """Whether the config freezes the whole model; a smaller part is counted as trained, and its key
-    is not understood."""
-    is_frozen = False
-    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
-    model = re.sub(r"[^a-z0-9]", "", (fields.get("model") or "").lower())
+def frozen_in(reader: Reader, model: str) -> str | None:
+    """The part that a config freezes, as a text that `frozen_share` reads; None if it freezes
+    nothing.
+
+    `model` is the model's name, because a key may contain it: `freeze_gpt2` freezes gpt2-medium.
+    """
+    frozen: str | None = None
     for setting in reader.config.settings:
-        switch = FREEZES.fullmatch(name_of(setting.path))
-        if switch is None or reader.text(setting) not in TRUE:
-            continue
-        # The group that matched is the part's name; `freeze: true` names none and means all.
-        part = next(filter(None, switch.groups()), "")
-        letters = re.sub(r"[^a-z0-9]", "", part.lower())
-        if letters in model or words_of(part) & WHOLE_MODEL:
-            reader.note(setting, "not trained: all")
-            is_frozen = True
-    return {"frozen": is_frozen}
+        name, text = name_of(setting.path), reader.text(setting) or ""
+        switch = FREEZES.fullmatch(name) if text in TRUE else None
+        part: str | None = None
+        if LAYERS_NAME.fullmatch(name) and re.fullmatch(r"[1-9]\d{0,4}", text):
+            part = text
+        elif switch:
+            # The group that matched is the part's name; `freeze: true` names none and means all.
+            named = next(filter(None, switch.groups()), "")
+            letters = re.sub(r"[^a-z0-9]", "", named.lower())
+            is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
+            if words_of(named) & EMBEDDING_WORDS:
+                part = EMBEDDINGS
+            elif is_model or words_of(named) & WHOLE_MODEL:
+                part = ALL
+        if part is not None:
+            reader.note(setting, f"not trained: {part}")
+            # The first frozen part counts, except that a later part replaces the embeddings.
+            frozen = part if frozen in (None, EMBEDDINGS) else frozen
+    return frozen
 
 
 MOST_DIGITS = 12
@@ -446,27 +467,37 @@ WIDTH_NAMES = (
 """Keys that give the width of a row in the configs of recommenders."""
 
 
-def embedding_tables(reader: Reader, fields: Fields) -> Fields:
-    """The embedding tables of users and of items that a recommender's config describes."""
-    settings = reader.config.settings
-    widths = [one for one in settings if name_of(one.path) in WIDTH_NAMES]
-    width_setting = next((one for one in widths if number_in(reader, one)), None)
-    if width_setting is None:
-        return {}
-    width = number_in(reader, width_setting)
+def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
+    """The embedding tables of users and of items that a config describes, and torch's
+    `num_embeddings`. Their settings are recorded as read."""
+    width_settings = [
+        setting
+        for setting in reader.config.settings
+        if name_of(setting.path).endswith(("_dim", *WIDTH_NAMES)) and number_in(reader, setting)
+    ]
+    # If a name occurs twice, the first one counts.
+    widths = {name_of(one.path): number_in(reader, one) for one in reversed(width_settings)}
+    usual = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[EmbeddingTable] = []
-    for setting in settings:
-        key, rows = key_of(setting.path), number_in(reader, setting)
-        if rows and key is not None and key.role in ("users", "items"):
-            # The other words of the name, such as `n_movies` or `user_count`, only say that it
-            # counts.
-            noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name_of(setting.path))
+    for setting in reader.config.settings:
+        name, key = name_of(setting.path), key_of(setting.path)
+        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
+        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
+        if name == "num_embeddings":
+            # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
+            noun = str(setting.path[-2]) if len(setting.path) > 1 else "rows"
+        elif key is None or key.role not in ("users", "items"):
+            continue
+        # A width for the same noun (`movie_dim`) comes before that of all tables.
+        width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
+        rows = number_in(reader, setting)
+        if rows and width:
             table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
             tables.append(table)
             reader.note(setting, f"embedding table: {table.label}")
-    if tables:
-        reader.note(width_setting, "width of the embedding tables")
-    return {"tables": tuple(tables)}
+    for setting in width_settings if tables else ():
+        reader.note(setting, "width of the embedding tables")
+    return tuple(tables)
 
 
 def number_in(reader: Reader, setting: Setting) -> int:
@@ -476,7 +507,7 @@ def number_in(reader: Reader, setting: Setting) -> int:
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
-    model, adapters, freezes_model, embedding_tables, quantised, length, batch, checkpointing,
+    model, adapters, frozen_and_tables, quantised, length, batch, checkpointing,
     optimizer, precision, kernels, parallel, reinforcement,
 )  # fmt: skip
 """The functions that read a part of the config, in order: each gets the fields read before it."""

@@ -157,8 +157,8 @@ class TrainingJob(Frozen):
     # These fields say which parts are trained.
     lora: int | None = None
     """The rank of LoRA on every linear layer; the model itself is then frozen."""
-    frozen: bool = False
-    """Without adapters, whether the model is not trained."""
+    frozen: float = 0.0
+    """Without adapters, the share of the model's parameters that is not trained."""
     tables: int = 0
     """The number of parameters in embedding tables that are trained in addition to the model (such
     as a recommender's users and items)."""
@@ -279,13 +279,13 @@ class TrainingJob(Frozen):
     def trained_parameters(self) -> int:
         """The number of parameters that have gradients and optimizer states."""
         if self.lora is None:
-            return (0 if self.frozen else self.shape.parameters) + self.tables
+            return round(self.shape.parameters * (1 - self.frozen)) + self.tables
         return self.adapter_parameters + self.tables
 
     @property
     def trains_layers(self) -> bool:
         """Whether weights of the model's layers are trained, as opposed to adapters or nothing."""
-        return self.lora is None and not self.frozen
+        return self.lora is None and self.frozen < 1
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))

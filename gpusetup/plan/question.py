@@ -68,8 +68,8 @@ class TrainingQuestion(Frozen):
     gpus: int | None = None
     sp: int | None = None
     trainer: str | None = None
-    frozen: bool = False
-    """Whether the whole model is frozen, so that only the embedding tables are trained."""
+    freeze: str | None = None
+    """The part of the model that is not trained, as `frozen_share` reads it."""
     tables: tuple[EmbeddingTable, ...] = ()
     """Embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
@@ -142,7 +142,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         "tokens": question.tokens,
         # Two micro-batches stand for any number, because gradients are kept between all of them.
         "accumulate": question.accumulate or (2 if row_of(trainer).get("accumulates") else 1),
-        "frozen": question.frozen and named.get("lora") is None,
+        "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": sum(table.parameters for table in question.tables),
     }
     job = TrainingJob(**fields)
@@ -156,6 +156,27 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
     check(job, question)
     return job
+
+
+ALL, EMBEDDINGS = "all", "embeddings"
+
+
+def frozen_share(what: str, shape: Shape) -> float:
+    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `frozen_in`
+    gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
+    Raises UsageError if the model has fewer layers.
+
+    >>> from gpusetup.plan.models import model_named
+    >>> gpt2 = model_named("gpt2")
+    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
+    [1.0, 0.31, 0.66]
+    """
+    embeddings = shape.outside / shape.parameters
+    if what in (ALL, EMBEDDINGS):
+        return 1.0 if what == ALL else embeddings
+    if int(what) > shape.layers:
+        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
+    return embeddings + (1 - embeddings) * int(what) / shape.layers
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
@@ -172,7 +193,7 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
     # A batch alone says nothing about the trainer, so that `--batch` and `--max-batch` are planned
     # as the same question without them. A number of parameters may be of any network.
     without_batch = replace(question, batch=None, solve=None)
-    says_how = question.job_fields or question.frozen or question.tables or question.params
+    says_how = question.job_fields or question.freeze or question.tables or question.params
     if not says_how and not counts_samples(without_batch, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
