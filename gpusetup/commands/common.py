@@ -23,7 +23,7 @@ def _backend(text: str) -> str:
     return backend_label(text)
 
 
-def seconds(least: float, most: float) -> Callable[[str], float]:
+def seconds_from(least: float, most: float) -> Callable[[str], float]:
     """Returns a parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
@@ -87,7 +87,7 @@ TIMEOUT: Any = option(
     "how long to wait for the driver (default: 30)",
     "--timeout",
     metavar="SECONDS",
-    parse=seconds(0.1, 3600),
+    parse=seconds_from(0.1, 3600),
 )
 PROFILE: Any = option(
     "compare with this file, the output of `fleet check --json` on a healthy node",

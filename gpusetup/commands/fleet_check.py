@@ -3,7 +3,7 @@ a running job."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,10 +42,9 @@ def run(question: Question, out: Console) -> Reply:
     profile = question.profile
     expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
     snapshot = read_node(System())
-    checked_at = datetime.now(timezone.utc).replace(microsecond=0)
     answer = check_node(name_of_node(), snapshot, expected)
     if question.prometheus:
-        _write_metrics(question.prometheus, answer, checked_at, out)
+        _write_metrics(question.prometheus, answer, out)
     if any(finding.id == UNLIKE_PROFILE for finding in answer.findings):
         out.talk("If the difference is intended, write the profile again on a sound node.")
     if not answer.ok:
@@ -55,7 +54,7 @@ def run(question: Question, out: Console) -> Reply:
     return Reply(answer, screen, 0 if answer.ok else 1)
 
 
-def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:
+def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:
     """Replace the file of metrics atomically and make it readable for all users, because
     node_exporter runs as another user.
 
@@ -68,7 +67,7 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out
     file = Path(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_safely(file, metrics(answer, int(checked_at.timestamp())))
+        write_safely(file, metrics(answer, int(time.time())))
         file.chmod(0o644)
     except OSError as problem:
         out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import PYTHON, seconds
+from gpusetup.commands.common import PYTHON, seconds_from
 from gpusetup.commands.fleet_show import NODES, judged
 from gpusetup.commands.question import (
     CommandQuestion,
@@ -77,7 +77,7 @@ class Question(CommandQuestion):
     limit: float | None = option(
         "time limit for each node (default: 300, 1200 or 600, depending on the level)",
         metavar="SECONDS",
-        parse=seconds(5, 7 * 86400),
+        parse=seconds_from(5, 7 * 86400),
     )
 
     _how = HelpGroup("submission and records")

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import TIMEOUT, seconds, timeout_of
+from gpusetup.commands.common import TIMEOUT, seconds_from, timeout_of
 from gpusetup.commands.question import (
     CommandQuestion,
     argument,
@@ -54,14 +54,10 @@ def length(text: str) -> float:
     """Parse a number of seconds. For any other word, the error suggests that a command needs `--`
     before it."""
     try:
-        return seconds(0, 366 * 86400)(text)
+        return seconds_from(0, 366 * 86400)(text)
     except ArgumentTypeError:
         problem = f"{text!r} is not a number of seconds; write a command after `--`"
         raise ArgumentTypeError(problem) from None
-
-
-BETWEEN_SAMPLES = seconds(0.02, 86400)
-"""Defined here, because `seconds` is the name of a field in the class."""
 
 
 class Question(CommandQuestion):
@@ -75,7 +71,7 @@ class Question(CommandQuestion):
     interval: float = option(
         "time between samples (default: 1)",
         default=1.0,
-        parse=BETWEEN_SAMPLES,
+        parse=seconds_from(0.02, 86400),
         metavar="SECONDS",
     )
     gpu: tuple[str, ...] = options(

@@ -50,8 +50,6 @@ JOB_OPTIONS = (
     "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
 )  # fmt: skip
 """Options that have the same name as a field of a job."""
-QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
-CHECKPOINTINGS = ("full", "selective", "none")
 
 
 class Question(CommandQuestion):
@@ -103,12 +101,14 @@ class Question(CommandQuestion):
     )
     lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
     quantize: str | None = option(
-        "quantize the frozen model: nf4, int8, ...", metavar="TYPE", choices=QUANTIZATIONS
+        "quantize the frozen model: nf4, int8, ...",
+        metavar="TYPE",
+        choices=("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
     )
     checkpointing: str | None = option(
         "recompute activations in the backward pass: full, selective or none",
         const="full",
-        choices=CHECKPOINTINGS,
+        choices=("full", "selective", "none"),
         metavar="full",
     )
 

@@ -93,13 +93,8 @@ def prepending(name: str, folder: str, family: str | None) -> Line:
         first_entry = _in_single_quotes(folder + ";")
         return Line(f"$env:{name} = {first_entry} + $env:{name}")
     # If the list is empty, add no colon, because an empty entry means the working folder.
-    return Line(f"export {name}={_for_bash(folder)}{_old_value_in_bash(name)}")
-
-
-def _old_value_in_bash(name: str) -> str:
-    """A bash expression for the old value of a list such as PATH, with a colon before it; nothing
-    if the list is empty."""
-    return f'"${{{name}:+:${name}}}"'
+    old_entries = f'"${{{name}:+:${name}}}"'
+    return Line(f"export {name}={_for_bash(folder)}{old_entries}")
 
 
 def lines(*texts: str) -> Lines:

@@ -187,6 +187,7 @@ class Scrubber:
         return self._folder_aliases.setdefault(name, f"dir-{len(self._folder_aliases) + 1}")
 
     def _alias_of_match(self, match: Match) -> str:
+        """The alias of the GPU whose UUID, or its beginning, was found."""
         if re.fullmatch(r"\d{4}", match[2]):  # it is an alias already
             return match[0]
         written = match[0].lower()

@@ -74,8 +74,8 @@ def counted(texts: Iterable[str]) -> list[str]:
 def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine as text, where equal GPUs are counted together."""
     if machine.gpus is None:
-        # A ROCm or XPU build shows which maker's GPU the machine has; with any other build, it may
-        # be an NVIDIA GPU.
+        # A ROCm or XPU build shows which maker's GPU the machine has. With any other build, it may
+        # be an NVIDIA GPU, even if the text mentions another one.
         has_other_build = is_seen_only(maker_of(machine.torch.backend))
         return (_other_makers_gpu(machine) if has_other_build else "") or "unknown"
     texts = counted(map(gpu_line, machine.gpus))

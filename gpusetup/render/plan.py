@@ -280,7 +280,10 @@ def _settings(plan: PlanCell) -> Iterator[str]:
     # The allocator reads its variable only once, when a process first uses the GPU. Ray's workers
     # get the variables that Ray was started with.
     if any("ALLOC_CONF" in name for name in plan.env):
-        lines.append(command("# before Python starts (with Ray: before Ray):"))
+        # Only trainers on Ray fill a budget of tokens instead of a batch.
+        uses_ray = plan.batch is None
+        start = "Ray and the workers start" if uses_ray else "Python starts (with Ray: before Ray)"
+        lines.append(command(f"# before {start}:"))
     lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
     lines += [command(f"{name}: {_yaml_value(value)}") for name, value in plan.settings.items()]
     of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""

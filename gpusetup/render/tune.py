@@ -50,7 +50,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         if answer.batch_size is not None or answer.benchmark or answer.changes:
             state = "this is the best so far"
         lines += ["", marked(BUT, "interrupted", f": {state}")]
-    # Each part begins with an empty line, which the screen needs none of at its top.
+    # Each part begins with an empty line, but the screen must not.
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
 

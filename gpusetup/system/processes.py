@@ -183,6 +183,7 @@ def how_it_ended(code: int) -> str:
 
 
 def kill_group(child: Child) -> None:
+    """Kill a child and the children that it started; on Windows, only the child."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
             os.killpg(child.pid, signal.SIGKILL)
@@ -262,6 +263,7 @@ class StreamingChild:
         return line
 
     def tell(self, line: str) -> None:
+        """Write a line to the child's input; a child that has ended does not get it."""
         stdin = self._child.stdin
         assert stdin is not None
         with contextlib.suppress(OSError):
