@@ -55,6 +55,7 @@ def command_that_decides(
     if finding is not None:
         candidates += RECORDS[finding.id].asks
     program = program_of(context)
+    # A program that is not built on torch has its own command in place of torch's.
     beside = program.reading if program and not program.on_torch else ""
     if is_open:
         candidates += ([beside] if beside else []) + list(_commands_of_step(context))

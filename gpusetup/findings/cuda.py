@@ -241,20 +241,14 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
         return False
     # Only machines with an NVSwitch need a Fabric Manager. Elsewhere its log shows no fault, but
     # CUDA's own error does.
-    if code == SYSTEM_NOT_READY and _has_no_fabric(context):
+    are_switched = [ON_NVSWITCH.search(gpu.name) for gpu in gpus(context)]
+    has_no_switch = are_switched and not any(are_switched)
+    if code == SYSTEM_NOT_READY and (has_no_switch or events(context, "no-nvswitch")):
         return any(event.kind != CODES[SYSTEM_NOT_READY] for event in messages)
     # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
     # its program looked for.
     may_have_a_gpu = gpus(context) or nvidia_on_pci(context) or is_report(context)
     return code != NO_DEVICE or (bool(may_have_a_gpu) and has_nvidia(context) is not False)
-
-
-def _has_no_fabric(context: RuleContext) -> bool:
-    """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
-    if events(context, "no-nvswitch"):
-        return True
-    are_switched = [ON_NVSWITCH.search(gpu.name) for gpu in gpus(context)]
-    return bool(are_switched) and not any(are_switched)
 
 
 def fabric_not_completed(context: RuleContext) -> Findings:

@@ -257,7 +257,7 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     """The loaded kernel module and the driver's libraries on disk have different versions."""
     machine, driver = context.snapshot, context.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    # WSL's libraries are Windows'.
+    # In WSL, the libraries come from the Windows driver, and there is no kernel module to match.
     if machine.os.wsl:
         return
     messages = events(context, "nvml-mismatch")

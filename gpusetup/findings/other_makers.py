@@ -52,8 +52,8 @@ def gpu_names(stack: MakerStack) -> str:
 
 
 def driver_and_nodes(context: RuleContext) -> Findings:
-    """The kernel driver is not loaded for the GPU, its device nodes are missing (in a container:
-    were not given to it), or this user may not open them."""
+    """The kernel driver is not loaded for the GPU, its device nodes were not given to the
+    container, or this user may not open them."""
     stack = stack_of(context)
     # On Windows, the probe cannot read which driver a card has.
     if stack is None or stack.maker not in OWN_DRIVERS or not on(context, "linux"):
@@ -61,12 +61,11 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
     module, cause = OWN_DRIVERS[maker.id][0], "driver-not-loaded"
     has_its_build = maker_of(context.torch.backend) == maker.id
-    lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
     renders = [node for node in nodes if node.path != KFD]
     if in_container(context):
         # If torch has no build for the GPU, no program in the container would use it.
-        is_missing = lacks_kfd if maker is AMD else stack.nodes is not None and not renders
-        if is_missing and has_its_build:
+        has_node = KFD in [node.path for node in nodes] if maker is AMD else bool(renders)
+        if stack.nodes is not None and not has_node and has_its_build:
             node = KFD if maker is AMD else "/dev/dri/renderD*"
             text = f"{node} is not in this container"
             yield seen(
@@ -82,17 +81,9 @@ def driver_and_nodes(context: RuleContext) -> Findings:
             text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
             yield seen(context, cause, "os.wsl", text, message=NOT_LOADED, fix=fix, who=who)
         return
-    elif has_a_build(stack):
-        if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
-            text = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            yield seen(
-                context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module
-            )
-        elif lacks_kfd:
-            text = f"amdgpu is loaded, and {KFD} is not there"
-            yield seen(
-                context, cause, "makers.nodes", text, message=NOT_LOADED, who=who, module=module
-            )
+    elif has_a_build(stack) and stack.kernel_driver not in OWN_DRIVERS[maker.id]:
+        text = f"{who}, driver: {stack.kernel_driver or 'none'}"
+        yield seen(context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
     is_shut = bool(renders) and all(node in refused for node in renders)

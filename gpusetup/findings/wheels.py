@@ -211,8 +211,8 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     exists = _rows(context, torch, backend, is_here=False)
     if exists and not _rows(context, torch, backend):
         return "no-wheel-for-platform"
-    # A release inside the range of those offered was never made with that label or number; files of
-    # older or newer ones only: the Python (or the platform) is another one's.
+    # Inside the range of the offered releases, one with this number or label was never made. If
+    # only older or newer ones are offered, the Python has wheels of those releases alone.
     is_inside = bool(offered) and offered[0] <= number <= offered[-1]
     return "wrong-index" if is_inside else "python-no-wheel"
 
