@@ -242,7 +242,9 @@ def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
     if serves_its_maker(context):
         # torch's name for another maker's GPU, if it is known; programs often say `cuda`.
         stack = context.snapshot.makers
-        device = f', device "{BY_ID[stack.maker].device}"' if stack else ""
+        # A stranger's snapshot may name any maker.
+        maker = BY_ID.get(stack.maker) if stack else None
+        device = f', device "{maker.device}"' if maker else ""
         return f"{build} is the right build for this GPU{device}; not tested: run `gpusetup verify`"
     has_kernels = torch.version and visible and all(serving(context, gpu) for gpu in visible)
     if has_kernels and context.other_host:

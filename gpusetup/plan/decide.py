@@ -541,8 +541,9 @@ def better_with_fewer(
     reason = "Each GPU then needs less memory."
     if fewer > most and place.sp is None:
         reason = (
-            f"Of {best.job.gpus} GPUs, {fewer} can share a sequence (SP={fewer}); of {job.gpus}, "
-            f"only {most}."
+            "The degree of sequence parallelism must divide both the GPUs and the "
+            f"{job.shape.heads} heads: with {job.gpus} GPUs that is SP={most} at most, with "
+            f"{best.job.gpus} SP={fewer}."
         )
     return FewerGpus(
         gpus=best.job.gpus,
