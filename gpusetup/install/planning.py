@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -48,10 +48,9 @@ UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
 2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
 libraries."""
-CUDA_TORCH_BYTES, CPU_TORCH_BYTES = 900 << 20, 183 << 20
-"""The size that torch's wheel is assumed to have, because torch's own index states no sizes: about
-that of torch 2.9 for CUDA 12.8, and that of torch 2.13.0 for the CPU."""
 SPARE_BYTES = 50 << 20
+ANSWER_SECONDS = (5.0, 10.0)
+"""How long the question for a wheel's size waits for a connection and for the answer."""
 
 
 class LacksWheel(Blocked):
@@ -256,7 +255,45 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
     locked = lock_of(question, with_dependencies=not installed)
     wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
-    return tuple(wheels)
+    return tuple(wheels if job.settings.is_offline else with_sizes(wheels, question.index))
+
+
+def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
+    """The wheels with their sizes. Torch's own index states none, so the server of the file is
+    asked; a size that it does not tell stays unknown.
+
+    `index` is torch's index, whose login counts for its wheels.
+    """
+    import requests
+
+    is_silent = False
+    for wheel in wheels:
+        is_unknown = wheel.size_bytes is None and wheel.url.startswith("http")
+        if not is_unknown or is_silent:
+            yield wheel
+            continue
+        url, login = split_login(wheel.url)
+        if wheel.is_of_torch_index:
+            login = login or split_login(index)[1]
+        try:
+            answer = requests.head(
+                url,
+                auth=login,
+                timeout=ANSWER_SECONDS,
+                allow_redirects=True,
+                # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
+                verify=os.environ.get("SSL_CERT_FILE") or True,
+            )
+        # Some malformed URLs and answers raise ValueError.
+        except (OSError, ValueError):
+            # Do not wait for a server that does not answer once for each wheel.
+            is_silent = True
+            yield wheel
+            continue
+        length = answer.headers.get("Content-Length", "") if answer.ok else ""
+        # A number of bytes fits into 64 bits.
+        is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
+        yield replace(wheel, size_bytes=int(length)) if is_size else wheel
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -264,14 +301,12 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
 
 def unpacked_bytes(wheel: Wheel) -> int:
     """The disk space that a wheel's files take, as far as it is known before the download."""
-    factor, usual_bytes = UNPACKED_FACTOR, 0
+    factor = UNPACKED_FACTOR
     if wheel.name.startswith("nvidia-"):
         factor = FACTOR_OF_NVIDIA
     elif wheel.name == "torch" and "+cu" in wheel.version:
-        factor, usual_bytes = FACTOR_OF_CUDA_TORCH, CUDA_TORCH_BYTES
-    elif wheel.name == "torch":
-        usual_bytes = CPU_TORCH_BYTES
-    return int((wheel.size_bytes or usual_bytes) * factor)
+        factor = FACTOR_OF_CUDA_TORCH
+    return int((wheel.size_bytes or 0) * factor)
 
 
 def free_bytes(folder: str) -> int:

@@ -86,6 +86,7 @@ class Settings(Frozen):
     only_index: str | None = None
     """The index that has every package but torch's, if no other is named."""
     has_no_index: bool = False
+    is_offline: bool = False
     has_target: bool = False
     """Whether they name a folder that counts more than `--prefix`."""
     links_files: bool = False
@@ -119,6 +120,7 @@ def read_settings() -> Settings:
         indexes=tuple(dict.fromkeys(urls)),
         only_index=urls[0] if is_only else None,
         has_no_index="no_index: true" in shown,
+        is_offline="connectivity: Offline" in shown,
         has_target="target: Some" in shown,
         links_files="link_mode: Symlink" in shown,
     )
