@@ -266,31 +266,20 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
     """
     import requests
 
-    is_silent = False
     for wheel in wheels:
-        is_unknown = wheel.size_bytes is None and wheel.url.startswith("http")
-        if not is_unknown or is_silent:
-            yield wheel
-            continue
         url, login = split_login(wheel.url)
         if wheel.is_of_torch_index:
             login = login or split_login(index)[1]
-        try:
-            answer = requests.head(
-                url,
-                auth=login,
-                timeout=ANSWER_SECONDS,
-                allow_redirects=True,
-                # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
-                verify=os.environ.get("SSL_CERT_FILE") or True,
-            )
-        # Some malformed URLs and answers raise ValueError.
-        except (OSError, ValueError):
-            # Do not wait for a server that does not answer once for each wheel.
-            is_silent = True
-            yield wheel
-            continue
-        length = answer.headers.get("Content-Length", "") if answer.ok else ""
+        length = ""
+        if wheel.size_bytes is None and url.startswith("http"):
+            # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
+            verify = os.environ.get("SSL_CERT_FILE") or True
+            # Some malformed URLs and answers raise ValueError.
+            with suppress(OSError, ValueError):
+                answer = requests.head(
+                    url, auth=login, timeout=ANSWER_SECONDS, allow_redirects=True, verify=verify
+                )
+                length = answer.headers.get("Content-Length", "") if answer.ok else ""
         # A number of bytes fits into 64 bits.
         is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
         yield replace(wheel, size_bytes=int(length)) if is_size else wheel

@@ -185,7 +185,8 @@ def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]
     if not wheels and any(here.iterdir()):
         links = "".join(f'<a href="{p.name}/">{p.name}</a>\n' for p in sorted(here.iterdir()))
         return 200, "text/html", links.encode()
-    if JSON_PAGE in accept:
+    # PyTorch's index has no JSON pages, so it states no sizes.
+    if JSON_PAGE in accept and not path.startswith("/whl/"):
         return 200, JSON_PAGE, json.dumps(_json_page(index, here.name, wheels)).encode()
     return 200, "text/html", _html_page(wheels).encode()
 
