@@ -310,7 +310,7 @@ NOT_SUPPORTED = "3"
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU returned errors instead of values when it was queried."""
+    """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
         code, is_nvmls = event.values.get("code"), event.values.get("asked") == "nvml"
         # Some GPUs do not have this value.
@@ -326,6 +326,10 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in ("temperature_celsius", "power_watts")
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
+    # The list of the machine that was read says nothing about a host that the options describe.
+    for event in () if context.other_host else events(context, "cuda-misses-gpu"):
+        values = {"asked": named_gpu(event), "problem": "CUDA leaves it out"}
+        yield finding(context, "driver-does-not-answer", (replace(event, values=values),))
 
 
 NVML_CAUSES = {

@@ -8,17 +8,18 @@ a common time limit. Neither may load a kernel module or create a device node
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Driver, Gpu, PciDevice, Reading, Snapshot
+from gpusetup.model.machine import Driver, Event, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.deadline import LIMIT_SECONDS, Notify, announced, in_background
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.pci import read_wmi
 from gpusetup.readings.sources import (
     Snapshots,
     first_known,
+    gpu_line,
     merged_gpus,
     merged_snapshots,
     missing,
@@ -109,6 +110,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         merged,
         driver=driver,
         gpus=gpus,
+        events=(*merged.events, *missed_by_cuda(gpus or (), answers, environ)),
         readings=(*merged.readings, *reason),
     )
 
@@ -150,6 +152,31 @@ def _with_visibility(
     if has_no_device and "CUDA_VISIBLE_DEVICES" in environ:
         return [replace(gpu, visible=False) for gpu in gpus]
     return gpus
+
+
+def missed_by_cuda(
+    gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
+) -> Iterator[Event]:
+    """Events for GPUs that NVML lists but CUDA does not, although nothing hides them.
+
+    With MIG, CUDA lists an instance instead of the whole GPUs, so nothing is compared.
+    """
+    # CUDA must have started and described every device that it counted.
+    is_complete = any(
+        part.cuda_api.init_code == 0
+        and part.gpus is not None
+        and len(part.gpus) == part.cuda_api.device_count
+        for part in answers
+    )
+    uses_mig = any(gpu.mig_enabled for gpu in gpus)
+    if "CUDA_VISIBLE_DEVICES" in environ or not is_complete or uses_mig:
+        return
+    for gpu in gpus:
+        if gpu.nvml_index is not None and not gpu.lost and is_listed_by_cuda(gpu) is False:
+            bus, index = gpu.pci_bus_id or "", str(gpu.nvml_index)
+            values = {"asked": "nvml", "gpu": index, "bus": bus, "name": gpu.name}
+            said = f"not in CUDA's list: {gpu_line(gpu)}"
+            yield Event(kind="cuda-misses-gpu", values=values, source="libcuda", text=said)
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:
