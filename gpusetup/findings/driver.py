@@ -31,6 +31,7 @@ from gpusetup.evidence.facts import (
     wanted_cuda,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
+from gpusetup.findings.cuda import named_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.fixes.owners import has_a_scheduler
@@ -283,10 +284,12 @@ def nvml_mismatch(context: RuleContext) -> Findings:
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:
-    """The kernel module is loaded and bound to the GPU, but the driver lists no GPU."""
+    """The kernel module is loaded and bound to the GPU, but the driver lists no GPU, or not this
+    one."""
     machine = context.snapshot
     if context.other_host:
         return
+    left_out = events(context, "gpu-not-listed")
     messages: Events = ()
     lists_nothing = False
     # A job without a GPU has no GPU to start, and a list of GPUs shows that they have started.
@@ -295,9 +298,10 @@ def gpu_init_failed(context: RuleContext) -> Findings:
         is_bound = "nvidia" in [device.driver for device in nvidia_on_pci(context)]
         nvml_answers = machine.driver.module_loaded and not machine.driver.nvml_code
         lists_nothing = is_bound and bool(nvml_answers) and machine.gpus == ()
-    if messages or (lists_nothing and driver_belongs_here(context)):
-        evidence = (*messages, *on_the_bus(context))
-        yield finding(context, "gpu-init-failed", evidence, who=gpu_naming.gpu_names(context))
+    if messages or left_out or (lists_nothing and driver_belongs_here(context)):
+        evidence = (*messages, *left_out, *on_the_bus(context))
+        who = ", ".join(map(named_gpu, left_out)) or gpu_naming.gpu_names(context)
+        yield finding(context, "gpu-init-failed", evidence, who=who)
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:

@@ -8,6 +8,7 @@ a common time limit. Neither may load a kernel module or create a device node
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpusetup.accelerators.makers import identified, judged_on
@@ -18,6 +19,7 @@ from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.pci import read_wmi
 from gpusetup.readings.sources import (
     Snapshots,
+    bus_key,
     first_known,
     gpu_line,
     merged_gpus,
@@ -29,6 +31,9 @@ from gpusetup.system.system import System
 NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 NO_DEVICE = 100
 """The code of CUDA_ERROR_NO_DEVICE."""
+NUMBERED_NODE = re.compile(r"nvidia\d+$")
+JOB_VARIABLES = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "OAR_JOB_ID"}
+"""Variables that batch systems set in a job."""
 
 
 def read_driver_and_gpus(
@@ -96,12 +101,14 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     merged = merged_snapshots(sources)
     listed, reason = _listed_gpus(answers, files, merged.pci_devices, system.family)
     gpus: tuple[Gpu, ...] | None = None
+    left_out: tuple[Gpu, ...] = ()
     if listed is not None:
         of_sources = [gpu for part in sources for gpu in part.gpus or ()]
-        # `merged_gpus` puts GPUs that only another source knows behind the listed ones; those are
-        # left out, because the first source decides which GPUs there are.
-        known = merged_gpus(listed, of_sources)[: len(listed)]
-        gpus = tuple(map(identified, _with_visibility(known, answers, environ)))
+        # `merged_gpus` puts GPUs that only another source knows behind the listed ones; the first
+        # source decides which GPUs there are.
+        known = merged_gpus(listed, of_sources)
+        left_out = known[len(listed) :]
+        gpus = tuple(map(identified, _with_visibility(known[: len(listed)], answers, environ)))
     driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
     # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
     if driver.libcuda_path:
@@ -110,7 +117,11 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         merged,
         driver=driver,
         gpus=gpus,
-        events=(*merged.events, *missed_by_cuda(gpus or (), answers, environ)),
+        events=(
+            *merged.events,
+            *missed_by_nvml(left_out, listed or (), merged, environ),
+            *missed_by_cuda(gpus or (), answers, environ),
+        ),
         readings=(*merged.readings, *reason),
     )
 
@@ -152,6 +163,26 @@ def _with_visibility(
     if has_no_device and "CUDA_VISIBLE_DEVICES" in environ:
         return [replace(gpu, visible=False) for gpu in gpus]
     return gpus
+
+
+def missed_by_nvml(
+    left_out: Sequence[Gpu], listed: Sequence[Gpu], merged: Snapshot, environ: Mapping[str, str]
+) -> Iterator[Event]:
+    """Events for GPUs that the kernel's driver holds although NVML, which works, lists only others.
+
+    A container or a batch job may see the kernel's files of all GPUs and was given only some.
+    """
+    bound = {bus_key(each.bus_id) for each in merged.pci_devices or () if each.driver == "nvidia"}
+    missed = [gpu for gpu in left_out if bus_key(gpu.pci_bus_id) in bound]
+    nodes = [node for node in merged.devices or () if NUMBERED_NODE.search(node.path)]
+    was_given_some = len(nodes) < len(listed) + len(missed) or JOB_VARIABLES & environ.keys()
+    # If a listed GPU has no address, it may be the one that seems to be missing.
+    if was_given_some or merged.driver.nvml_code != 0 or not all(g.pci_bus_id for g in listed):
+        return
+    for gpu in missed:
+        text = f"the kernel's driver holds it, NVML does not list it: {gpu_line(gpu)}"
+        values = {"bus": gpu.pci_bus_id or "", "gpu": str(gpu.nvml_index), "name": gpu.name}
+        yield Event(kind="gpu-not-listed", values=values, source="NVML", text=text)
 
 
 def missed_by_cuda(
