@@ -145,8 +145,11 @@ def _with_its_index(problem: Unsatisfiable, question: Question, task: Task) -> G
         return problem
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
+    # uv does not tell a missing page from one that the index refuses to show.
+    has_no_page = {*names_not_found(problem.message)} & {*question.names}
+    where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(
-        f"{without_logins(question.index)} has no {' and no '.join(lacking)} for this Python",
+        f"{without_logins(question.index)} has no {' and no '.join(lacking)} {where}",
         hint=f"nothing was changed; name another version (`--torch`), {backend}, or another root "
         "(`--index URL`)",
     )

@@ -24,14 +24,15 @@ BEHIND_NO_PORT = re.compile(
     rf"@(?={ANY_HOST})"
 )
 """Matches `me:pass/word@`, whose beginning cannot be a host with a port."""
-LIKE_A_PORT = re.compile(
-    # `me:12` of `me:12/word@mirror.example/whl`
-    rf"(?<=://)[^\s/?#@:\[]+:\d+[/?#][^\s\"'`]{{0,200}}?(?<!\.git)@"
+LIKE_A_HOST = re.compile(
+    # `me:12` of `me:12/word@mirror.example/whl`, or the end of a password that contained an `@`,
+    # `y` of `y/word@mirror.example/whl`
+    rf"(?<=://)[^\s/?#@:\[]+(?::\d+)?[/?#][^\s\"'`]{{0,200}}?(?<!\.git)@"
     # a host, and not the branch of a repository (`host:8443/x.git@v1.0`) or a scope (`:443/@org/x`)
-    rf"(?={ADDRESS}|localhost\b|(?:[\w-]+\.)+[A-Za-z]{{2,}}(?::\d+)?{END}|[\w-]+(?::\d+)?/)(?<!/@)"
+    rf"(?={ADDRESS}|localhost\b|(?:[\w-]+\.)+[A-Za-z]{{2,}}(?::\d+)?{END}|[\w.-]+:\d+/)(?<!/@)"
 )
-"""Matches a login whose beginning looks like a host with a port. It is hidden but not split off,
-because the URL may also be meant as it is written."""
+"""Matches a login whose beginning looks like a host. It is hidden but not split off, because the
+URL may also be meant as it is written."""
 USUAL = re.compile(r"(?<=://)[^/\s]*@")
 QUERY = re.compile(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+")
 
@@ -67,7 +68,7 @@ def without_logins(text: str) -> str:
     >>> without_logins("GET https://me:p/ss@mirror.example/whl, ok")
     'GET https://mirror.example/whl, ok'
     """
-    text = USUAL.sub("", without_broken_logins(text))
+    text = LIKE_A_HOST.sub("", USUAL.sub("", without_broken_logins(text)))
     return QUERY.sub(r"\1...", text)
 
 
@@ -79,4 +80,4 @@ def without_broken_logins(text: str) -> str:
     >>> without_broken_logins("http://me:12/34@i.example/whl http://i.example:80/x.git@v1.0")
     'http://i.example/whl http://i.example:80/x.git@v1.0'
     """
-    return LIKE_A_PORT.sub("", BEHIND_NO_PORT.sub("", text))
+    return LIKE_A_HOST.sub("", BEHIND_NO_PORT.sub("", text))

@@ -64,7 +64,7 @@ def check(said: Said, venv: Path, before: dict[str, str], code: int, cause: str)
 
 LOGIN_PAGE = b"<html>" + b"<p>Log in</p>" * 400
 FAULTS = {
-    "the page wants a login": (PAGE, Fault(status=401), "401"),
+    "the page wants a login": (PAGE, Fault(status=401), "only with a login"),
     "the page times out": (PAGE, Fault(stall_seconds=2), "timed out"),
     "a web page for an index": (PAGE, Fault(body=LOGIN_PAGE), f"{FIRST} has no torch=="),
     "the wheel breaks off": (WHEEL, Fault(cut_at=100), "end of file"),
