@@ -131,8 +131,8 @@ def _watch(question: Question, out: Console) -> Reply:
     from gpusetup.monitor.sources import (
         PATIENCE_SECONDS,
         VARIABLE,
-        named_positions,
-        visible_positions,
+        named_gpus,
+        visible_gpus,
     )
     from gpusetup.monitor.summary import UNJUDGED
 
@@ -148,10 +148,10 @@ def _watch(question: Question, out: Console) -> Reply:
         gpus = source.first.gpus if source.first else ()
         variable = os.environ.get(VARIABLE)
         if question.gpu:
-            source.positions = named_positions(question.gpu, gpus)
+            source.watched = named_gpus(question.gpu, gpus)
         elif variable is not None and gpus:
             pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-            source.positions, which = visible_positions(variable, gpus, pci_order=pci)
+            source.watched, which = visible_gpus(variable, gpus, pci_order=pci)
             out.talk(which)
         if question.once:
             return _once(source, question)

@@ -28,7 +28,8 @@ class Drift(Frozen):
     field: str
     value: str
     majority: str | None
-    """None if no value has a majority, so that it is unknown which nodes are right."""
+    """What the value should be; None if no value has a majority, so that it is unknown which nodes
+    are right."""
     severity: Severity = Severity.WARNING
 
 
@@ -101,8 +102,9 @@ def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     for node in nodes:
         if node.gpu_uuids:
             by_gpus[node.gpu_uuids].append(node.name)
-    for names in by_gpus.values():
-        for name in names if len(names) > 1 else ():
+    copied = [names for names in by_gpus.values() if len(names) > 1]
+    for names in copied:
+        for name in names:
             others = slurm_list(other for other in names if other != name)
             yield Drift(
                 node=name,
@@ -131,9 +133,10 @@ def _slow_rates(nodes: Sequence[Node]) -> Iterator[Drift]:
     for node in nodes:
         for rate in node.rates:
             groups[rate.check, rate.model, rate.unit].append((node.name, rate))
-    for rates in groups.values():
+    comparable = [rates for rates in groups.values() if len(rates) >= LEAST_RATES]
+    for rates in comparable:
         middle = median(rate.value for _, rate in rates)
-        for name, rate in rates if len(rates) >= LEAST_RATES else ():
+        for name, rate in rates:
             if rate.value < SLOW * middle:
                 is_broken = rate.value < BROKEN * middle
                 yield Drift(

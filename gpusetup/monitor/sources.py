@@ -50,18 +50,18 @@ class SampleSource:
         """The sample that was read to check whether there is a GPU; `next` returns it first."""
         self.not_watched: str | None = None
         """Why a better source is not used."""
-        self.positions: Sequence[int] | None = None
-        """The positions of the watched GPUs in a sample; None means all GPUs."""
+        self.watched: Sequence[int] | None = None
+        """The indexes of the GPUs to watch, in this order; None means all GPUs."""
 
     def next(self, timeout: float) -> Sample:
         """The next sample. Raises TimeoutError if none comes within `timeout` seconds, and
         SourceEnded at the end."""
         sample, self.first = self.first or self.read(timeout), None
         gpus = sample.gpus
-        if self.positions is not None:
-            # The sample may have fewer GPUs than before, because nvidia-smi leaves out a GPU that
-            # was lost.
-            gpus = tuple(gpus[place] for place in self.positions if place < len(gpus))
+        if self.watched is not None:
+            by_index = {gpu.index: gpu for gpu in gpus}
+            # nvidia-smi leaves out a GPU that was lost.
+            gpus = tuple(by_index[index] for index in self.watched if index in by_index)
         return replace(sample, gpus=tuple(map(plausible, gpus)))
 
     def read(self, timeout: float) -> Sample:
@@ -187,12 +187,12 @@ def plausible(gpu: GpuSample) -> GpuSample:
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """The positions of the GPUs with these indexes or UUID prefixes, without duplicates. Raises
+def named_gpus(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
+    """The indexes of the GPUs with these indexes or UUID prefixes, without duplicates. Raises
     UsageError for a name that matches no GPU or several.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
-    >>> named_positions(("1", "gpu-aa", "1"), two)
+    >>> named_gpus(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
     there = [(gpu.index, (gpu.uuid or "").lower()) for gpu in gpus]
@@ -202,17 +202,17 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
             # Show the UUID too, because it never changes, unlike the index.
             there_are = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
             raise UsageError(f"No single GPU is called {name!r}", hint=f"there are: {there_are}")
-    return tuple(dict.fromkeys(place for named in places for place in named))
+    return tuple(dict.fromkeys(gpus[place].index for named in places for place in named))
 
 
-def visible_positions(
+def visible_gpus(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
 ) -> tuple[tuple[int, ...] | None, str]:
-    """The positions of the GPUs that CUDA_VISIBLE_DEVICES leaves visible (None if unknown, so that
+    """The indexes of the GPUs that CUDA_VISIBLE_DEVICES leaves visible (None if unknown, so that
     all are watched), and a note for the user.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
-    >>> visible_positions("1", two, pci_order=True)
+    >>> visible_gpus("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
     setting = f"{VARIABLE}={variable}"
@@ -221,8 +221,8 @@ def visible_positions(
     counts_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
     if counts_differ and any(word.strip().isdecimal() for word in variable.split(",")):
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
-    positions = tuple(visible_places(variable, [(gpu.index, gpu.uuid) for gpu in gpus]))
-    if not positions:
+    places = visible_places(variable, [(gpu.index, gpu.uuid) for gpu in gpus])
+    watched = tuple(gpus[place].index for place in places)
+    if not watched:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"
-    labels = ", ".join(str(gpus[position].index) for position in positions)
-    return positions, f"{setting}: watching GPU {labels}"
+    return watched, f"{setting}: watching GPU {', '.join(map(str, watched))}"

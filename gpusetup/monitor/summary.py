@@ -59,13 +59,17 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
 
 
 def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
+    """The figures of one GPU. `samples` counts the whole run, whereas the spreads are about the
+    time from the first to the last work."""
     work = gpu.parts.work
     return GpuSummary(
         index=gpu.first.index,
         name=gpu.name,
         uuid=gpu.first.uuid,
         samples=samples,
+        # The last sample may lack it, for example if NVML returned an error for it.
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
+        # Percentages become shares.
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
         },

@@ -62,13 +62,14 @@ class Work:
     """Means over some samples of a GPU. Shares are percentages; None means that no source reports
     the value.
 
-    CPU percentages are per core: 400 means four full cores.
+    CPU percentages are per core: 400 means four full cores. There must be at least one sample.
     """
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows = rows
         self.samples = len(rows)
         self.running = [row for row in rows if not is_quiet(row.gpu)]
+        # An unknown utilisation lowers the mean, so that no source without it shows a busy GPU.
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)

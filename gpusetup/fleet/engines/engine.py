@@ -23,6 +23,7 @@ class Engine:
     """A way to reach the nodes of a fleet. Each engine is a subclass in a separate file."""
 
     title = ""
+    """What the run does, as the beginning of a line that ends with the nodes."""
     extra_seconds = 0.0
     """How many seconds longer than the work's own limit we wait for a node, so that it can start
     and finish."""

@@ -51,8 +51,7 @@ class Slurm(Engine):
         where = f"partition {partition}" if partition else "this Slurm"
         super().__init__(work, states, where)
         self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
-        # If the work itself takes only a few seconds, do not wait a whole minute longer.
-        self.extra_seconds = min(START_SECONDS, self.work.limit)
+        self.extra_seconds = START_SECONDS
 
     def command(self, node: str) -> tuple[str, ...]:
         """The srun command for one node, which starts an exclusive job immediately or not at
