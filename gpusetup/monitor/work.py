@@ -69,7 +69,7 @@ class Work:
         self.rows = rows
         self.samples = len(rows)
         self.running = [row for row in rows if not is_quiet(row.gpu)]
-        # An unknown utilisation lowers the mean, so that no source without it shows a busy GPU.
+        # A source without the utilisation counts as 0.
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
