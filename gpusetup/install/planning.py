@@ -108,7 +108,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     try:
         wheels = wheels_for(job, target, question)
     except Unsatisfiable as problem:
-        raise _with_its_index(problem, question, task) from problem
+        source = "your folder of wheels" if job.settings.has_no_index else question.index
+        raise _with_its_index(problem, question, task, source) from problem
     installed = target.installed
     before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
     _require_changeable(target, task, wheels, before)
@@ -119,7 +120,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         notes += [f"{fact}: the file is only as trusted as the connection"]
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
-    indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
+    asked = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
+    indexes = (split_login(index)[0] for index in asked)
     hosts = [*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes)]
     return Plan(
         target=target.prefix,
@@ -134,8 +136,10 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     )
 
 
-def _with_its_index(problem: Unsatisfiable, question: Question, task: Task) -> GpuSetupError:
-    """uv's problem, as an error that says which index lacks something."""
+def _with_its_index(
+    problem: Unsatisfiable, question: Question, task: Task, source: str
+) -> GpuSetupError:
+    """uv's problem, as an error that says which index lacks something; `source` names torch's."""
     asked = {*question.names, *map(name_of, question.others)}
     # The user's own indexes lack something that torch requires.
     if {*names_not_found(problem.message)} - asked:
@@ -146,10 +150,10 @@ def _with_its_index(problem: Unsatisfiable, question: Question, task: Task) -> G
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
     # uv does not tell a missing page from one that the index refuses to show.
-    has_no_page = {*names_not_found(problem.message)} & {*question.names}
+    has_no_page = "://" in source and {*names_not_found(problem.message)} & {*question.names}
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(
-        f"{without_logins(question.index)} has no {' and no '.join(lacking)} {where}",
+        f"{without_logins(source)} has no {' and no '.join(lacking)} {where}",
         hint=f"nothing was changed; name another version (`--torch`), {backend}, or another root "
         "(`--index URL`)",
     )
