@@ -43,7 +43,13 @@ from gpusetup.plan.job import (
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import FIRST_WITH_BFLOAT16, Place, named_gpu
-from gpusetup.plan.question import LARGEST, TrainingQuestion, has_adapters, job_of
+from gpusetup.plan.question import (
+    LARGEST,
+    TrainingQuestion,
+    describes_training,
+    has_adapters,
+    job_of,
+)
 from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
 
@@ -120,7 +126,7 @@ def reasons_for_close(
     question, job, place = request.question, decision.job, request.place
     if question.params is not None:
         yield "the model's shape is assumed (`--params`)"
-    names_training = question.trainer or question.job_fields or question.method
+    names_training = question.trainer or describes_training(question) or question.method
     # Trainers that fill a budget of tokens are never a plain loop.
     if not names_training and not job.fills_token_budget:
         # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The

@@ -185,6 +185,12 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
     return bool(named.get("lora")) or named.get("quantize") not in (None, "fp8")
 
 
+def describes_training(question: TrainingQuestion) -> bool:
+    """Whether the question has settings that decide how the model is trained. The loss and the
+    optimizer do not: plan itself proposes others, for the trainer that it assumed."""
+    return not question.job_fields.keys() <= {"loss", "optimizer"}
+
+
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
     """The trainer to assume if none is named: `trinity` for a whole text model without
     other settings, `hf` for adapters, otherwise a plain `loop`."""
@@ -193,7 +199,7 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
     # A batch alone says nothing about the trainer, so that `--batch` and `--max-batch` are planned
     # as the same question without them. A number of parameters may be of any network.
     without_batch = replace(question, batch=None, solve=None)
-    says_how = question.job_fields or question.freeze or question.tables or question.params
+    says_how = describes_training(question) or question.freeze or question.tables or question.params
     if not says_how and not counts_samples(without_batch, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
