@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
 change. It does not change the model, loss, data or effective batch
-size, but mixed precision rounds results differently. With --batch-size it measures which batch size
-fits."""
+size. If it adds mixed precision, the results differ slightly. With --batch-size it measures which
+batch size fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_ENVIRONMENTS = 5
 """More than these would push everything else off the screen; `--json` lists all."""
 NOT_BY_INSTALL = (
-    "`gpusetup install` changes torch and its companions only, so run the commands above yourself. "
+    "`gpusetup install` changes only torch and its companion packages, so run the commands above yourself. "
     "Then run `gpusetup doctor` again."
 )
 EVIDENCE_SHOWN = 6

@@ -60,9 +60,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="quick",
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
-        " census: standard, and every operator of torch's own test database, compared with the CPU,"
+        " census: runs standard, then compares every operator of torch's own tests with the CPU,"
         " for bringing up a new platform;"
-        " stress: loads the GPU for --seconds and watches it. Default: quick",
+        " stress: keeps the GPU busy for --seconds and watches errors, heat and clocks."
+        " Default: quick",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
     add(
