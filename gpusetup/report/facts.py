@@ -30,7 +30,7 @@ class Claim(NamedTuple):
     """The value that a snapshot field has according to one place in the text."""
 
     subject: str
-    """A field of `report/fields.py`."""
+    """A part of the snapshot and its field: `torch.version`."""
     value: str | bool | int
     source: str
     trust: int = USUAL

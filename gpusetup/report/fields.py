@@ -294,10 +294,10 @@ def family_of(value: str) -> str:
     return ""
 
 
-def cuda_of(number: str) -> str:
+def dotted_cuda(number: str) -> str:
     """A CUDA version such as `11.4`. The CUDA API's number, 11040, is converted.
 
-    >>> cuda_of("11040"), cuda_of("9020"), cuda_of("12.4")
+    >>> dotted_cuda("11040"), dotted_cuda("9020"), dotted_cuda("12.4")
     ('11.4', '9.2', '12.4')
     """
     if not number.isdigit():
@@ -325,7 +325,7 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     "os.secure_boot": is_yes,
     "os.family": family_of,
     "os.machine": architecture_named,
-    "driver.cuda": cuda_of,
+    "driver.cuda": dotted_cuda,
     "python.bits": int,
     # Wheel tags leave out the dot: 312.
     "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",

@@ -29,6 +29,7 @@ from gpusetup.report.implied import with_implied_fields
 MAX_EVENTS = 80
 """The most different events that are kept. Even a log of thousands of lines has fewer."""
 MAX_GPUS = 64
+"""The most GPUs that are kept. NVIDIA's largest machine, the DGX-2, has 16."""
 MAX_READINGS = 4
 """The most readings that are kept for one field. They show which sources disagree."""
 PARTS = ("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted")
@@ -134,6 +135,7 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
         # The sort is stable, so equally trusted claims stay in the order of the text.
         ranked = sorted(of_field, key=lambda claim: -claim.trust)
         value: Any = ranked[0].value
+        # The only field with several values, which its claim joins by spaces.
         if subject == "torch.kernels":
             value = tuple(str(value).split())
         part, _, name = subject.partition(".")
@@ -142,6 +144,6 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
         sources: dict[str, str] = {}
         for claim in ranked:
             sources.setdefault(str(claim.value), claim.source)
-        for known, source in [*sources.items()][:MAX_READINGS]:
-            readings.append(Reading(subject=subject, source=source, value=known))
+        for claimed, source in [*sources.items()][:MAX_READINGS]:
+            readings.append(Reading(subject=subject, source=source, value=claimed))
     return values, readings
