@@ -57,6 +57,7 @@ def low_use(
     """
     if utilization_percent is None or not IDLE_PERCENT <= utilization_percent < LOW_PERCENT:
         return None
+    # A GPU whose memory use is unknown counts as empty.
     words, memory_percent = f"utilisation {utilization_percent:.0f} %", 0.0
     if memory_used_bytes is not None and memory_total_bytes:
         memory_percent = memory_used_bytes / memory_total_bytes * 100

@@ -25,7 +25,7 @@ from gpusetup.report import (
     typed,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
-from gpusetup.report.facts import Facts, Reader
+from gpusetup.report.facts import Reader
 from gpusetup.report.merge import merge
 
 
@@ -62,14 +62,9 @@ def read_report(text: str) -> Snapshot:
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
     """
-    snapshot = merge(facts(text_of(text)))
+    cleaned = text_of(text)
+    snapshot = merge(fact for reader in READERS for fact in reader(cleaned))
     return replace(snapshot, makers=hardware.stack_named(snapshot))
-
-
-def facts(text: Text) -> Facts:
-    """The facts of all readers, in the order of `READERS`."""
-    for reader in READERS:
-        yield from reader(text)
 
 
 def read_bytes(raw: bytes) -> Snapshot:
