@@ -38,9 +38,7 @@ class MessageRow(Frozen):
     @property
     def letters(self) -> tuple[str, ...]:
         """Lower-case strings. A text that contains none of them cannot contain the message."""
-        if self.needles:
-            return self.needles
-        return letters_of(self.pattern)
+        return self.needles or letters_of(self.pattern)
 
 
 def row(

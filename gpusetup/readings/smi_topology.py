@@ -16,7 +16,7 @@ from gpusetup.readings.sources import UNNAMED
 HEADING = re.compile(r"^\s*GPU0\s.*(?:CPU Affinity|NUMA Affinity|\bGPU\d+\b|NIC\d+)|^\s*GPU0\s*$")
 DEVICE = re.compile(r"(?:GPU|NIC)\d{1,3}|mlx\d_\w{1,8}|hfi\d_\w{1,4}")
 GPU = re.compile(r"GPU(\d{1,3})")
-LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
+LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|N/A")
 """A cell of the matrix: X for the device itself, bonded NVLinks (NV4), or the level of the PCIe
 tree at which the two devices meet."""
 
@@ -26,7 +26,6 @@ WORDS = {
     "PHB": "the CPU's PCIe bridge",
     "NODE": "PCIe within a NUMA node",
     "SYS": "PCIe across NUMA nodes",
-    "SOC": "PCIe across NUMA nodes",
 }
 
 

@@ -127,11 +127,10 @@ def _different_names(names: Iterable[str]) -> list[str]:
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
     """Whether a number means a card, judging by a suffix, a memory size or nearby words."""
-    number, end = match["number"], match.end()
-    if not number[-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
+    if not match["number"][-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
         return True
     before = flat[max(match.start() - CHARACTERS_BEFORE_CARD, 0) : match.start()]
-    return bool(CARD_BEHIND.match(flat, end) or CARD_WORD.search(before))
+    return bool(CARD_BEHIND.match(flat, match.end()) or CARD_WORD.search(before))
 
 
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------
@@ -172,8 +171,8 @@ def capability_warnings(text: Text) -> Facts:
                 yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
             capability = match["capability"] or match["sm"] or ""
             if "%" in capability:
-                # This is the warning's template (`%d.%d`) from quoted source code. It is only used
-                # for old GPUs.
+                # torch's template (`%d.%d`), printed without values. Only the warning about old
+                # GPUs has it.
                 yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
             # The warning that only lists kernels names no capability.
             elif capability:

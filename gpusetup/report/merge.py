@@ -43,8 +43,6 @@ LISTED_KINDS = {
     "packages": Package,
     "devices": DeviceNode,
 }
-Values = Mapping[str, Mapping[str, Any]]
-"""The values of fields: the name of a snapshot's part -> a field's name -> its value."""
 
 
 def merge(facts: Iterable[Fact]) -> Snapshot:
@@ -121,8 +119,11 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     return tuple(completed), readings
 
 
-def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
-    """The value of each field, and the readings of it from different sources.
+def choose_values(
+    claims: Iterable[Claim],
+) -> tuple[Mapping[str, Mapping[str, Any]], list[Reading]]:
+    """The value of each field, by the part of the snapshot and the field's name, and the readings
+    of it from different sources.
 
     The most trusted claim counts; among equally trusted claims, the first.
     """

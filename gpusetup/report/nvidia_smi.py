@@ -87,9 +87,6 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     if smi.no_cuda:
         shown = "CUDA Version: ERR!"
         yield Event(kind="cuda-version-err", values={"why": "cuda-err"}, source=source, text=shown)
-    # Only Windows has driver models (WDDM, TCC, MCDM).
-    if any(gpu.driver_model for gpu in smi.gpus or ()):
-        yield Claim("os.family", "windows", source)
 
 
 def topology(text: Text) -> Facts:

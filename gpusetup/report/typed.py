@@ -10,8 +10,6 @@ from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 
-LINES_READ = 2_000
-"""Later lines are not read, so that a long log does not take long."""
 # `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
 # print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
 # the GPU's capability; a command prints some of them.
@@ -36,7 +34,7 @@ def typed(text: Text) -> Facts:
     ['Claim', 'Claim', 'Gpus']
     """
     above = ""
-    for number, line in enumerate(text.lines[:LINES_READ], 1):
+    for number, line in enumerate(text.lines, 1):
         # The first line below a command is its output.
         asked = above if PROMPT.search(above) or "import torch" in above else ""
         yield from _said_by_torch(line, asked, line_source(number))
