@@ -27,15 +27,8 @@ NAMES = frozenset(
 """The names of the variables that are kept."""
 
 PREFIXES = (
-    "CUDA_",
-    "NVIDIA_",
-    "PYTORCH_",
-    "TORCH_",
-    "TORCHINDUCTOR_",
-    "NCCL_",
-    "CUDNN_",
-    "CUBLAS_",
-)
+    "CUDA_", "NVIDIA_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "NCCL_", "CUDNN_", "CUBLAS_",
+)  # fmt: skip
 """Variables whose names begin like this are kept too."""
 
 _SECRET = re.compile(

@@ -68,15 +68,8 @@ MAC = (
 PORTABLE = r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))"
 """ComfyUI's portable package for Windows, whose commands are typed in its own folder."""
 DRIVER_WORDS = (
-    "驱动",
-    "驅動",
-    "драйвер",
-    "ドライバ",
-    "드라이버",
-    "treiber",
-    "pilote",
-    "controlador",
-)
+    "驱动", "驅動", "драйвер", "ドライバ", "드라이버", "treiber", "pilote", "controlador",
+)  # fmt: skip
 """The words for a driver in several languages."""
 # `services: web: image: ...`
 COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"

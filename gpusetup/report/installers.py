@@ -98,7 +98,6 @@ def request_claims(text: Text) -> Facts:
             command = OUTPUT_STARTS.split(match[0])[0]
             if "torch" in command:
                 yield from pin_claims(command, source, USUAL)
-                # The build label in the URL of one of PyTorch's own indexes.
                 if index := INDEX.search(command):
                     yield Claim("wanted.backend", index[1], source)
 
