@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from triage_words import ELSEWHERE, FAILS, HELP, MINE, TITLE
 
 from gpusetup.causes.table import ROWS
-from gpusetup.messages.search import matches, text_of
+from gpusetup.messages.row import found_in
+from gpusetup.messages.search import text_of
 
 LIVE = re.compile(
     r"(?m)^[ \t]*(?:Traceback \(most recent call last\)|File \".+\", line \d+|[$] \S|>>> |PS [A-Z]:"
@@ -102,7 +103,9 @@ def begin_of_message(line: str) -> int | None:
     """Where in a line the first message of a program begins."""
     found = [one.start() for one in (NAMED.search(line),) if one]
     said = text_of([line])
-    found += [first for row in ROWS for first, _, _ in matches(said, row)]
+    for row in ROWS:
+        for offset, window in said.near(*row.letters):
+            found += [offset + start for start, _, _ in found_in(window, row)]
     return min(found, default=None)
 
 

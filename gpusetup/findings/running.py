@@ -21,7 +21,7 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
-from gpusetup.readings.gpu_use import LowUse, low_use
+from gpusetup.readings.gpu_use import low_use
 from gpusetup.readings.nvidia_smi import shows_computing
 
 MEMORY_ALLOCATION = 2
@@ -169,16 +169,16 @@ def gpu_works_little(context: RuleContext) -> Findings:
         return
     concerned = [gpu for gpu, _ in low_uses]
     # One finding for all of them, with the name and the advice of the first.
-    use, label = low_uses[0][1], gpu_naming.gpus_in_title(context, concerned[:1])
+    (measured, steps), label = low_uses[0][1], gpu_naming.gpus_in_title(context, concerned[:1])
     fields = ("utilization_percent", "power_watts", "temperature_celsius")
     values = marked(context, concerned, *fields)
-    low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
-    steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
-    fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
+    low = finding(context, "gpu-works-little", values, who=label, picture=measured)
+    in_order = ", ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+    fix = low.fix and replace(low.fix, text=f"In this order: {in_order}. {low.fix.text}")
     yield replace(low, fix=fix)
 
 
-def _low_use_of(gpu: Gpu) -> LowUse | None:
+def _low_use_of(gpu: Gpu) -> tuple[str, tuple[str, ...]] | None:
     """The low use of a GPU, by its utilisation, its memory and its processes; None if it is idle or
     busy enough."""
     return low_use(

@@ -141,6 +141,4 @@ def of_package(name: str) -> Program | None:
     ('llama.cpp', None)
     """
     # Distributions are written with `-` or `.`, modules with `_`.
-    import_name = name.lower().replace("-", "_")
-    import_name = import_name.replace(".", "_")
-    return BY_PACKAGE.get(import_name)
+    return BY_PACKAGE.get(name.lower().replace("-", "_").replace(".", "_"))

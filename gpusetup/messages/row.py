@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import in_any_case, lowered
@@ -39,9 +38,7 @@ class MessageRow(Frozen):
     @property
     def letters(self) -> tuple[str, ...]:
         """Lower-case strings. A text that contains none of them cannot contain the message."""
-        if self.needles:
-            return self.needles
-        return letters_of(self.pattern)
+        return self.needles or letters_of(self.pattern)
 
 
 def row(
@@ -118,28 +115,15 @@ def _without_groups(pattern: str) -> str:
 # --- where a message stands -----------------------------------------------------------------------
 
 
-class MessageMatch(NamedTuple):
-    """A place in a text where a message occurs, and the message's values there."""
-
-    start: int
-    end: int
-    values: dict[str, str]
-
-
-def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
-    """The places in a piece of text where a row's message occurs."""
+def found_in(window: str, row: MessageRow) -> Iterator[tuple[int, int, dict[str, str]]]:
+    """Where a row's message starts and ends in a piece of text, with its values there."""
     for match in in_any_case(row.pattern).finditer(window):
-        if row.unless and _is_meant_otherwise(row.unless, window, match):
+        around = window[max(match.start() - AROUND, 0) : match.end() + AROUND]
+        if row.unless and in_any_case(row.unless).search(around):
             continue
         values = dict(row.values)
         for name, value in match.groupdict().items():
             # Groups that belong to another alternative of the pattern have no value.
             if value:
                 values[name] = value.strip()
-        yield MessageMatch(match.start(), match.end(), values)
-
-
-def _is_meant_otherwise(unless: str, window: str, match: re.Match[str]) -> bool:
-    """Whether the words around a match show that something else is meant."""
-    surroundings = window[max(match.start() - AROUND, 0) : (match.end() + AROUND)]
-    return in_any_case(unless).search(surroundings) is not None
+        yield match.start(), match.end(), values

@@ -9,9 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import NamedTuple
 
-from gpusetup.messages.row import MessageMatch, MessageRow, found_in
+from gpusetup.messages.row import MessageRow, found_in
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
@@ -37,13 +36,6 @@ SHOWN_CHARACTERS = 300
 def line_source(number: int) -> str:
     """The source name for a line of a report, counted from 1."""
     return f"report, line {number}"
-
-
-class TextWindow(NamedTuple):
-    """A piece of `Text.flat`, with its start position there."""
-
-    start: int
-    text: str
 
 
 class Text(Frozen):
@@ -93,20 +85,20 @@ class Text(Frozen):
             text=self.shown(start, end),
         )
 
-    def near(self, *needles: str) -> Iterator[TextWindow]:
-        """Windows of `flat` around each lower-case needle.
+    def near(self, *needles: str) -> Iterator[tuple[int, str]]:
+        """Windows of `flat` around each lower-case needle, with their start positions there.
 
         The windows overlap, so that a message at the end of one is complete in the next.
         """
         if len(self.flat) <= WHOLE:
             if self.has_any(needles):
-                yield TextWindow(0, self.flat)
+                yield 0, self.flat
             return
         for needle in needles:
             for position in _positions(self.low, needle):
                 yield self._window_around(position)
 
-    def _window_around(self, position: int) -> TextWindow:
+    def _window_around(self, position: int) -> tuple[int, str]:
         """The window around a position. Words are not cut, because half a number is a different
         number."""
         start = max(position - BEFORE, 0)
@@ -118,7 +110,7 @@ class Text(Frozen):
         word_end = self.flat.find(" ", end, end + LONGEST_WORD)
         if word_end >= 0:
             end = word_end
-        return TextWindow(start, self.flat[start:end])
+        return start, self.flat[start:end]
 
 
 def _positions(low: str, needle: str) -> list[int]:
@@ -143,20 +135,15 @@ def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
     all_lines = tuple(lines)
     bare_lines = [" ".join(line.split()) for line in all_lines]
     flat = " ".join(filter(None, bare_lines))
+    # In `flat`, each line that is not empty is followed by a space.
+    lengths = [len(line) + 1 if line else 0 for line in bare_lines]
     return Text(
         lines=all_lines,
         flat=flat,
         low=lowered(flat),
-        starts=_starts(bare_lines),
+        starts=tuple(accumulate(lengths, initial=0))[: len(bare_lines)],
         logged=frozenset(logged),
     )
-
-
-def _starts(bare_lines: list[str]) -> tuple[int, ...]:
-    """Where each line begins if all lines are joined. An empty line has length 0."""
-    # Each line that is not empty is followed by a space.
-    lengths = [len(line) + 1 if line else 0 for line in bare_lines]
-    return tuple(accumulate(lengths, initial=0))[: len(bare_lines)]
 
 
 def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
@@ -174,18 +161,10 @@ def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
 
 def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
     """One event for each different set of values that a row's message has in the text."""
-    places: dict[frozenset[tuple[str, str]], MessageMatch] = {}
-    for match in matches(text, row):
-        different_values = frozenset(match.values.items())
-        if len(places) < EVENTS_A_ROW:
-            places.setdefault(different_values, match)
-    for start, end, values in places.values():
-        yield text.event(row.kind, start, end, values)
-
-
-def matches(text: Text, row: MessageRow) -> Iterator[MessageMatch]:
-    """The places in the text where a row's message occurs."""
-    for window in text.near(*row.letters):
-        for match in found_in(window.text, row):
-            start, end = match.start + window.start, match.end + window.start
-            yield MessageMatch(start, end, match.values)
+    already_found: set[frozenset[tuple[str, str]]] = set()
+    for offset, window in text.near(*row.letters):
+        for start, end, values in found_in(window, row):
+            items = frozenset(values.items())
+            if items not in already_found and len(already_found) < EVENTS_A_ROW:
+                already_found.add(items)
+                yield text.event(row.kind, offset + start, offset + end, values)

@@ -20,7 +20,7 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Notify, announced
-from gpusetup.readings.visible_gpus import visible_places
+from gpusetup.readings.environment import positions_named
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0
@@ -196,7 +196,7 @@ def named_gpus(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ..
     (1, 0)
     """
     there = [(gpu.index, (gpu.uuid or "").lower()) for gpu in gpus]
-    places = [visible_places(name.lower(), there) for name in names]
+    places = [positions_named(name.lower(), there) for name in names]
     for name, named in zip(names, places, strict=True):
         if not named:
             # Show the UUID too, because it never changes, unlike the index.
@@ -221,7 +221,7 @@ def visible_gpus(
     counts_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
     if counts_differ and any(word.strip().isdecimal() for word in variable.split(",")):
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
-    places = visible_places(variable, [(gpu.index, gpu.uuid) for gpu in gpus])
+    places = positions_named(variable, [(gpu.index, gpu.uuid) for gpu in gpus])
     watched = tuple(gpus[place].index for place in places)
     if not watched:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Reading, Snapshot, visible_gpus
+from gpusetup.readings.environment import positions_named
 from gpusetup.readings.smi_csv import output_of
 from gpusetup.readings.smi_topology import parse_topology
-from gpusetup.readings.visible_gpus import visible_places
 from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK, System
 
@@ -44,7 +44,7 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     variable = system.environ().get("CUDA_VISIBLE_DEVICES")
     if variable is not None:
         names = [(gpu.nvml_index, gpu.uuid) for gpu in gpus]
-        gpus = tuple(gpus[place] for place in visible_places(variable, names))
+        gpus = tuple(gpus[position] for position in positions_named(variable, names))
     if not gpus:
         return machine
     models = ", ".join(gpu.name for gpu in gpus)

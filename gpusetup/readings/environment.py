@@ -1,12 +1,13 @@
-"""The environment variables that affect CUDA, torch and the installers.
+"""The environment variables that affect CUDA, torch and the installers, and the GPUs that
+CUDA_VISIBLE_DEVICES leaves visible.
 
-This is an allow-list: other variables are never kept. Passwords in URLs are removed.
+The list of variables is an allow-list: others are never kept. Passwords in URLs are removed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpusetup.model.logins import without_logins
 
@@ -26,15 +27,8 @@ NAMES = frozenset(
 """The names of the variables that are kept."""
 
 PREFIXES = (
-    "CUDA_",
-    "NVIDIA_",
-    "PYTORCH_",
-    "TORCH_",
-    "TORCHINDUCTOR_",
-    "NCCL_",
-    "CUDNN_",
-    "CUBLAS_",
-)
+    "CUDA_", "NVIDIA_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "NCCL_", "CUDNN_", "CUBLAS_",
+)  # fmt: skip
 """Variables whose names begin like this are kept too."""
 
 _SECRET = re.compile(
@@ -58,3 +52,28 @@ def is_allowed(name: str) -> bool:
     """Whether a variable is in the allow-list and its name does not suggest a secret."""
     is_listed = name in NAMES or name.startswith(PREFIXES)
     return is_listed and _SECRET.search(name) is None
+
+
+def positions_named(variable: str, gpus: Sequence[tuple[int | None, str | None]]) -> list[int]:
+    """The positions in `gpus` (their index and UUID) of those that the value of
+    CUDA_VISIBLE_DEVICES names, in the value's order and each once.
+
+    CUDA ignores everything from the first word on that does not name exactly one GPU: `-1` names
+    none, and a short beginning of a UUID may name several.
+
+    >>> two = [(0, "GPU-1a"), (1, "GPU-2b")]
+    >>> positions_named("1,GPU-1", two), positions_named("-1,0", two)
+    ([1, 0], [])
+    """
+    positions: dict[int, None] = {}
+    for word in filter(None, map(str.strip, variable.split(","))):
+        named = [
+            position
+            for position, (index, uuid) in enumerate(gpus)
+            # `GPU-` alone would be the beginning of every UUID.
+            if word == str(index) or (len(word) > len("GPU-") and (uuid or "").startswith(word))
+        ]
+        if len(named) != 1:
+            break
+        positions[named[0]] = None
+    return [*positions]

@@ -6,8 +6,6 @@ the guide's three steps are listed in the guide's order, and each says what to c
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from gpusetup.model.units import GIB
 
 # The limits follow the acceleration guide: memory use from 70 to 90 % is good, and if the
@@ -32,31 +30,25 @@ MORE_WORKERS_UNCOUNTED = (
 )
 
 
-class LowUse(NamedTuple):
-    """A GPU that works too little, and the guide's steps in order."""
-
-    words: str
-    """The measured values in words: "utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)"."""
-    steps: tuple[str, ...]
-
-
 def low_use(
     utilization_percent: float | None,
     memory_used_bytes: int | None,
     memory_total_bytes: int | None,
     computes: bool | None,
-) -> LowUse | None:
-    """The low use of a GPU on which a program computes; None if the GPU is idle or busy enough.
+) -> tuple[str, tuple[str, ...]] | None:
+    """The measured values in words and the guide's steps in order, for a GPU on which a program
+    computes too little; None if the GPU is idle or busy enough.
 
     `computes`: whether a process computes on the GPU; None if the reading does not show it.
 
-    >>> low_use(45, 6 << 30, 24 << 30, None).words
+    >>> low_use(45, 6 << 30, 24 << 30, None)[0]
     'utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)'
     >>> low_use(98, 18 << 30, 24 << 30, True), low_use(20, None, None, None)
     (None, None)
     """
     if utilization_percent is None or not IDLE_PERCENT <= utilization_percent < LOW_PERCENT:
         return None
+    # A GPU whose memory use is unknown counts as empty.
     words, memory_percent = f"utilisation {utilization_percent:.0f} %", 0.0
     if memory_used_bytes is not None and memory_total_bytes:
         memory_percent = memory_used_bytes / memory_total_bytes * 100
@@ -69,4 +61,4 @@ def low_use(
         return None
     # A larger batch needs room in memory.
     batch = (LARGER_BATCH,) if memory_percent < MEMORY_HIGH_PERCENT else ()
-    return LowUse(words, (*batch, MORE_WORKERS_UNCOUNTED, MIXED_PRECISION))
+    return words, (*batch, MORE_WORKERS_UNCOUNTED, MIXED_PRECISION)

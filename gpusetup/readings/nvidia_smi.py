@@ -98,7 +98,7 @@ def says_lost(text: str | None) -> bool:
 
 
 def number(text: str | None) -> float | None:
-    """The first number in a cell; None if it has no value.
+    """The first number in a cell; None if it has no value, or more digits than a float holds.
 
     >>> number("72.00 W"), number("16x"), number("[N/A]")
     (72.0, 16.0, None)
@@ -167,17 +167,18 @@ driver_model = word_reader({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": 
 
 
 def throttle_mask(text: str | None) -> tuple[str, ...] | None:
-    """
+    """The reasons for throttling in NVML's bit mask; None if the cell has no value.
+
     >>> throttle_mask("0x0000000000000044")
     ('sw_power_cap', 'hw_thermal_slowdown')
     """
     mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
-    bits = int(mask[1], 16) if mask else 0
-    return tuple(throttle_reasons(bits)) if mask else None
+    return tuple(throttle_reasons(int(mask[1], 16))) if mask else None
 
 
 def capability(text: str | None) -> Capability | None:
-    """
+    """The compute capability in a cell; None if it has no value.
+
     >>> str(capability("8.9")), capability("[N/A]")
     ('8.9', None)
     """
@@ -203,6 +204,7 @@ def dotted(text: str | None) -> str | None:
     return version.group() if version else None
 
 
+# The cells of the table. `parse_table` and `gpu_rows` show the lines that these patterns read.
 SMI_VERSION = re.compile(r"NVIDIA-SMI\s+(\d[\w.]*)")
 DRIVER_VERSION = re.compile(r"(?:Driver|KMD) Version\s*:\s*([\w.!/]+)")
 CUDA_VERSION = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\w.!/]+)")
@@ -252,11 +254,13 @@ def parse_table(text: str) -> Smi:
     if by_gpu is not None:
         for row in rows:
             row["processes"] = by_gpu.get(row["nvml_index"], ())
-    persistence = [row.pop("persistence", None) for row in rows]
+    # On Windows, the table shows no persistence mode.
+    modes = [row["persistence"] for row in rows]
+    on_for_all_gpus = all(modes) if modes and None not in modes else None
     return replace(
         parse_banner(next(filter(SMI_VERSION.search, text.splitlines()), "")),
-        gpus=tuple(Gpu(**row) for row in rows) if rows else None,
-        persistence=all(persistence) if persistence and None not in persistence else None,
+        gpus=tuple(map(gpu_with, rows)) or None,
+        persistence=on_for_all_gpus,
     )
 
 
@@ -275,7 +279,9 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
     """The fields of each GPU in the table, from its first line and the lines that follow it."""
     rows: list[dict[str, Any]] = []
     for line in text.splitlines():
-        cells = (*cells_of(line), "", "", "")
+        shown = cells_of(line)
+        # A line that is cut off has fewer than three cells.
+        cells = (*shown, "", "", "")
         if first := row_of(line):
             # `0 NVIDIA L40S On | 00000000:17:00.0 Off | 0`: the name and whether persistence mode
             # is on (on Windows, the driver model), the address, ECC errors.
@@ -284,10 +290,15 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
                 **fields_of(first, BUS.search(cells[1])),
                 "name": first["name"],
                 "persistence": flag(first["driver_model"]),
+                # With ECC on, the cell contains a number of errors.
                 "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
                 "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
             }
-            rows.append(row | ({"mig_count": 0} if "No MIG devices found" in text else {}))
+            # If the table of MIG instances is empty, no GPU has one.
+            if "No MIG devices found" in text:
+                row["mig_count"] = 0
+            rows.append(row)
+        # The next table begins, whose rows look like those of the GPUs.
         elif rows and (PROCESSES in line or "MIG devices:" in line):
             break
         elif rows and (state := STATE.search(cells[0])):
@@ -296,10 +307,11 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             # One `ERR!` may be a missing sensor; a card that prints several does not answer.
             if line.count("ERR!") > 1 or any(map(says_lost, cells)):
                 rows[-1]["lost"] = True
-        # The line with the MIG mode has three cells, of which only the last contains words.
-        elif rows and len(cells) == 6 and not cells[0].strip():
-            mode = flag(cells[2])
-            rows[-1].update({} if mode is None else {"mig_enabled": mode})
+        # `|  |  | Disabled |`: the MIG mode in the last cell; the first one is empty.
+        elif rows and len(shown) == 3 and not shown[0].strip():
+            mode = flag(shown[2])
+            if mode is not None:
+                rows[-1]["mig_enabled"] = mode
     return rows
 
 
@@ -313,7 +325,7 @@ PROCESSES = "Processes:"
 # Since driver 450 there are two columns for MIG (GI, CI) between the GPU and the process id.
 PROCESS_ROW = re.compile(
     r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
-    r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
+    r"(?P<kind>C\+G|M\+C|[CGM])\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
 )
 
 
@@ -342,11 +354,14 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     return by_gpu
 
 
-def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
-    """Whether one of a GPU's processes computes; None if the list does not tell.
+COMPUTE_KINDS = ("C", "M", "M+C")
+"""The types of processes that only compute: M is a client of MPS. Source: nvidia-smi's manual. On
+Windows, desktop programs are listed as C+G too, so this type proves nothing."""
 
-    On Windows, desktop programs are also listed as C+G, so only a plain C or a Python process
-    counts.
+
+def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
+    """Whether one of a GPU's processes computes (Python counts with any type); None if the list
+    does not tell.
 
     >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
     (True, None)
@@ -355,7 +370,7 @@ def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
     """
     if not processes:
         return None
-    if any(one.kind == "C" or "python" in (one.name or "").lower() for one in processes):
+    if any(one.kind in COMPUTE_KINDS or "python" in (one.name or "").lower() for one in processes):
         return True
     return False if all(process.kind == "G" for process in processes) else None
 
@@ -382,6 +397,7 @@ def recovery_action(text: str | None) -> str | None:
     return next((name for words, name in RECOVERY_ACTIONS if words in said), None)
 
 
+# `GPU 00000000:0B:00.0`: the heading of a GPU's page.
 GPU_HEAD = re.compile(
     r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$"
 )
@@ -461,12 +477,12 @@ def parse_query(text: str) -> Smi:
     return replace(parse_banner(head), gpus=gpus or None)
 
 
-def placed(page: str) -> Iterator[tuple[str, str]]:
+def labelled_values(page: str) -> Iterator[tuple[str, str]]:
     """Each value on a page, with the path of headings and label above it.
 
-    >>> list(placed("GPU Link Info\\n    Link Width\\n        Max  : 16x\\n    Fan Speed : 30 %"))
-    [('GPU Link Info/Link Width/Max', '16x'), ('GPU Link Info/Fan Speed', '30 %')]
-    >>> list(placed("Remapped Rows\\nPending : No"))
+    >>> list(labelled_values("Link Info\\n    Width\\n        Max  : 16x\\n    Fan Speed : 30 %"))
+    [('Link Info/Width/Max', '16x'), ('Link Info/Fan Speed', '30 %')]
+    >>> list(labelled_values("Remapped Rows\\nPending : No"))
     [('Remapped Rows/Pending', 'No')]
     """
     headings: list[tuple[int, str]] = []
@@ -493,18 +509,18 @@ def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str],
 
 def query_values(page: str) -> dict[str, Any]:
     """The values on one page of `nvidia-smi -q` by field, as far as it tells them."""
-    lines = tuple(placed(page))
+    lines = tuple(labelled_values(page))
     values: dict[str, Any] = {"lost": True} if says_lost(page) else {}
     for name, _, label, reader in GPU_VALUES:
-        told = read_at(lines, label, reader) if label else []
-        if not told or name in values:
+        found = read_at(lines, label, reader) if label else []
+        if not found or name in values:
             continue
         if name in ("ecc_uncorrected", "retired_pages"):
-            values[name] = sum(told)
+            values[name] = sum(found)
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
             # `1x` is no yes, although Python's 1 equals True.
-            values[name] = any(one is True for one in told) or told[0]
+            values[name] = any(value is True for value in found) or found[0]
     flags = {reason: read_at(lines, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
     if any(flags.values()):
         values["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
@@ -515,6 +531,10 @@ GPU_FIELDS = {field.name for field in field_list(Gpu)}
 
 
 def gpu_of(page: str, bus: str | None = None) -> Gpu:
-    told = query_values(page)
-    values = {name: told[name] for name in GPU_FIELDS & told.keys()}
-    return Gpu(**{"name": UNNAMED, "pci_bus_id": bus, **values})
+    return gpu_with({"pci_bus_id": bus, **query_values(page)})
+
+
+def gpu_with(values: Mapping[str, Any]) -> Gpu:
+    """The GPU with these values, without those that only the monitor's samples have."""
+    fields = {name: value for name, value in values.items() if name in GPU_FIELDS}
+    return Gpu(**{"name": UNNAMED, **fields})

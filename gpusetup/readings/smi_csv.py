@@ -10,26 +10,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.machine import Gpu
 from gpusetup.readings.nvidia_smi import (
-    GPU_FIELDS,
     GPU_VALUES,
     Smi,
     dotted,
     flag,
+    gpu_with,
     integer,
     memory,
     number,
 )
-from gpusetup.readings.sources import UNNAMED
 
 MAX_ROWS = 256
 """The most rows that are read of one output: enough for 16 GPUs at 16 moments. `monitor --replay`
 reads longer logs."""
-
-MAX_OUTPUTS = 8
-"""The most outputs that are read of one text. A forum thread shows a few, and a log with a thousand
-outputs adds nothing."""
 
 COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     column: (field, reader)
@@ -62,6 +56,7 @@ DMON_COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
 OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
 
+# `memory.total [MiB]`.
 HEADING_CELL = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
 NAMED_GPU = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
 
@@ -107,18 +102,16 @@ def row_in(names: Sequence[str], line: str) -> dict[str, str] | None:
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
-    """Each output of `nvidia-smi --query-gpu` in a text, with the index of its first
-    line."""
-    first_unread = seen = 0
-    for index, line in enumerate(lines):
-        if index < first_unread or seen == MAX_OUTPUTS:
-            continue
-        names, first = heading_of(line), index + 1
-        output = output_of(names, lines[first : first + MAX_ROWS]) if names else None
+    """Each output of `nvidia-smi --query-gpu` in a text, with the index of its heading."""
+    index = 0
+    while index < len(lines):
+        names, below = heading_of(lines[index]), index + 1
+        output = output_of(names, lines[below : below + MAX_ROWS]) if names else None
         if output is not None:
-            seen += 1
-            first_unread = first + output[0]
-            yield index, output[1]
+            rows, smi = output
+            yield index, smi
+            below += rows
+        index = below
 
 
 def values_of(row: Mapping[str, str]) -> dict[str, Any]:
@@ -145,18 +138,18 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     for line in lines:
         row = row_in(names, line)
         name = row and (row.get("name") or row.get("gpu_name"))
+        # A sentence may have as many commas as a row, but no GPU's name in that place.
         if row is None or (name and not NAMED_GPU.fullmatch(name)):
             break
         rows.append(row)
     if not rows:
         return None
     of_first_moment = [row for row in rows if row.get(MOMENT) == rows[0].get(MOMENT)]
-    gpus = []
-    for place, row in enumerate(of_first_moment):
-        # Some columns are only for the monitor's samples.
-        values = {field: value for field, value in values_of(row).items() if field in GPU_FIELDS}
-        # Without a column `index`, the GPUs are in the order of their indices.
-        gpus.append(Gpu(**{"nvml_index": place, "name": UNNAMED, **values}))
+    # Without a column `index`, the GPUs are in the order of their indices.
+    gpus = tuple(
+        gpu_with({"nvml_index": index, **values_of(row)})
+        for index, row in enumerate(of_first_moment)
+    )
     # All GPUs have the same driver and the same persistence setting.
     driver, persistence = dotted(rows[0].get(DRIVER)), flag(rows[0].get(PERSISTENCE))
-    return len(rows), Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)
+    return len(rows), Smi(driver_version=driver, gpus=gpus, persistence=persistence)

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from gpusetup.model.machine import Gpu, GpuLink, Snapshot
 from gpusetup.readings.sources import UNNAMED
 
+# `        GPU0    GPU1    CPU Affinity    NUMA Affinity`.
 HEADING = re.compile(r"^\s*GPU0\s.*(?:CPU Affinity|NUMA Affinity|\bGPU\d+\b|NIC\d+)|^\s*GPU0\s*$")
 DEVICE = re.compile(r"(?:GPU|NIC)\d{1,3}|mlx\d_\w{1,8}|hfi\d_\w{1,4}")
 GPU = re.compile(r"GPU(\d{1,3})")
-LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
+LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|N/A")
 """A cell of the matrix: X for the device itself, bonded NVLinks (NV4), or the level of the PCIe
 tree at which the two devices meet."""
 
@@ -25,7 +26,6 @@ WORDS = {
     "PHB": "the CPU's PCIe bridge",
     "NODE": "PCIe within a NUMA node",
     "SYS": "PCIe across NUMA nodes",
-    "SOC": "PCIe across NUMA nodes",
 }
 
 
@@ -46,15 +46,15 @@ def parse_topology(lines: Sequence[str]) -> Snapshot:
     links: list[GpuLink] = []
     for line in lines[first + 1 :]:
         name, *cells = line.split() or [""]
-        kinds, affinities = cells[: len(devices)], cells[len(devices) :]
-        is_row = len(kinds) == len(devices) and all(map(LINK.fullmatch, kinds))
         # The matrix ends with an empty line or with the legend.
         if gpus and not DEVICE.fullmatch(name):
             break
-        row = GPU.fullmatch(name)
-        if not row or not is_row:
+        kinds, affinities = cells[: len(devices)], cells[len(devices) :]
+        is_whole = len(kinds) == len(devices) and all(map(LINK.fullmatch, kinds))
+        gpu = GPU.fullmatch(name)
+        if not gpu or not is_whole:
             continue
-        number = int(row[1])
+        number = int(gpu[1])
         # After the list of CPUs: `0-15,32-47 0 N/A`.
         node = re.fullmatch(r"\d{1,3}", affinities[1]) if len(affinities) > 1 else None
         numa_node = int(node[0]) if node else None

@@ -32,12 +32,12 @@ def first_known(values: Iterable[T]) -> T:
     '13.0'
     """
     answers = list(values)
-    if len(answers) == 1:
-        return answers[0]
     fields: dict[str, Any] = {}
     for name, default in defaults(answers[0]):
         for answer in answers:
             value = getattr(answer, name)
+            # A default says nothing about the machine; that of a mapping (`{}`) is listed as a
+            # function that creates it.
             if value not in (None, UNNAMED, default, {}):
                 fields[name] = value
                 break
@@ -61,9 +61,9 @@ def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
     'driver.version'
     """
     return tuple(
-        Reading(subject=f"{subject}.{name}", source=source, value=str(known))
+        Reading(subject=f"{subject}.{name}", source=source, value=str(field_value))
         for name in value.__struct_fields__
-        if (known := getattr(value, name)) is not None
+        if (field_value := getattr(value, name)) is not None
     )
 
 
@@ -122,11 +122,12 @@ def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
     have."""
     merged = list(base)
     for other in others:
+        # A GPU without any identifier is the same as another only if all its values are.
         if other in base:
             continue
-        places = [place for place, gpu in enumerate(merged) if same_gpu(gpu, other)]
-        for place in places:
-            merged[place] = first_known((merged[place], other))
-        if not places:
+        positions = [position for position, gpu in enumerate(merged) if same_gpu(gpu, other)]
+        for position in positions:
+            merged[position] = first_known((merged[position], other))
+        if not positions:
             merged.append(other)
     return tuple(merged)

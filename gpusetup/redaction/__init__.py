@@ -87,8 +87,8 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
 
 
 def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
-    """A plain value with all its texts redacted; `key` is the name of the field that contains
-    it."""
+    """A plain value with all its texts redacted, except those of fields that cannot contain
+    anything private; `key` is the name of the field that contains the value."""
     if isinstance(value, dict):
         # The keys of an event's values may come from a text. All others are names of fields.
         return {
@@ -188,7 +188,8 @@ class Scrubber:
 
     def _alias_of_match(self, match: Match) -> str:
         """The alias of the GPU whose UUID, or its beginning, was found."""
-        if re.fullmatch(r"\d{4}", match[2]):  # it is an alias already
+        # `GPU-0001` is an alias already.
+        if re.fullmatch(r"\d{4}", match[2]):
             return match[0]
         written = match[0].lower()
         uuids = (uuid for uuid in self.aliases if uuid.lower().startswith(written))

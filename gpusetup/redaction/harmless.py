@@ -26,8 +26,9 @@ FOLDERS = frozenset(
     "apps easybuild modules gcc homebrew cellar resources whl simple pypi packages api issues "
     "nightly conda-forge main linux-64 win-64 noarch xpu .dockerenv .containerenv nvcc nvidia-smi".split()
 )
-"""Names of folders, in paths and URLs, that reveal nothing, beside `public_names`. A folder with another name is hidden
-even if it consists of common words, because people name folders after their projects."""
+"""Names of folders, in paths and URLs, that reveal nothing, in addition to `public_names`. A folder
+with another name is hidden even if it consists of common words, because people name folders after
+their projects."""
 
 WORDS = frozenset(
     "on off true false yes no auto void null all never always disabled enabled compute utility "  # noqa: SIM905
@@ -87,6 +88,7 @@ def public_names() -> frozenset[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value, its fields and its elements."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Frozen):
@@ -141,16 +143,18 @@ def is_harmless(word: str) -> bool:
     lower = word.lower()
     if lower in vocabulary():
         return True
-    # Clusters name their machines so, with common words: `hpc-gpu-22`, `titan-lab7`.
+    # The names of a cluster's machines have common words and a number: `hpc-gpu-22`, `titan-lab7`.
+    # A build label is no such name: `torch-cu128`.
     last = word.rpartition("-")[2]
     if last != word and re.fullmatch(r"\d{1,4}|(?!cu\d)[a-z]+\d+", last):
         return False
     numbers = re.findall(r"\d+", word)
-    # In a token, digits and letters alternate.
+    # In a token, digits and letters alternate, so more than three numbers are suspicious.
     if len(numbers) > 3 or any(len(number) > LONGEST_NUMBER for number in numbers):
         return False
     letters = re.findall(r"[^\W\d_]+", word)
-    # Two letters between digits are part of a token, and beside words an abbreviation.
+    # Two letters between digits are part of a token; in a word without digits, they are an
+    # abbreviation.
     is_mixed = bool(numbers) and len(letters) > 1
     return all(
         part.lower() in vocabulary() or (len(part) <= 2 and not is_mixed) for part in letters
@@ -164,6 +168,7 @@ def is_known_folder(name: str) -> bool:
     >>> is_known_folder("site-packages"), is_known_folder("python3.11"), is_known_folder("acme")
     (True, True, False)
     """
+    # A home, a relative folder, a pattern, a mark, a short hash and a variable.
     if re.fullmatch(r"~|\.{1,2}|\*|<[\w-]+>|[0-9a-f]{1,3}|\$\w+", name):
         return True
     if name.lower() in FOLDERS or name.lower() in public_names():

@@ -100,9 +100,10 @@ def hide_folders(path: str, alias: Callable[[str], str]) -> str:
 # --- servers --------------------------------------------------------------------------------------
 
 PUBLIC_HOSTS = (
-    *("pytorch.org", "nvidia.com", "anaconda.org", "github.com", "huggingface.co", "localhost"),
-)
+    "pytorch.org", "nvidia.com", "anaconda.org", "github.com", "huggingface.co", "localhost",
+)  # fmt: skip
 """Servers that may stay."""
+# `torch-2.5.1-cp312-cp312-linux_x86_64.whl`.
 PACKAGE_FILE = r"\.(?:whl|tar\.gz|tar\.bz2|conda)$"
 URL = (
     r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"

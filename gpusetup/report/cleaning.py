@@ -151,9 +151,8 @@ SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]],
 The order matters: a replacement may uncover text that a later one replaces."""
 
 
-# All control bytes except those that occur in text: tab, line breaks, backspace, bell, escape.
 BINARY = bytes((*range(0x07), *range(0x0E, 0x1B), *range(0x1C, 0x20)))
-"""Control bytes that do not occur in text."""
+"""All control bytes except those that occur in text: tab, line breaks, backspace, bell, escape."""
 BINARY_SHARE = 0.05
 """A file with a larger share of such bytes is not text. The limit is above 0 because a damaged log
 contains a few."""

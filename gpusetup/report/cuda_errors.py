@@ -83,7 +83,7 @@ def by_number(text: Text) -> Iterator[Found]:
         number, start = int(match[1]), match.start()
         # Some errors had other numbers before CUDA 10.1.
         code = OLD_CODES.get(number, number)
-        # Other programs also use small numbers and some three-digit numbers as error codes.
+        # Other programs use the numbers up to 99 and those of `BY_PROGRAMS` as error codes too.
         is_only_of_cuda = number > 99 and code not in BY_PROGRAMS and "cu" in match[0]
         around = text.low[max(start - CHARACTERS_AROUND, 0) : start + CHARACTERS_AROUND]
         if code in NAMES and (is_only_of_cuda or "cuda" in around):

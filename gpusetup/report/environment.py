@@ -25,7 +25,9 @@ ASSIGNED = re.compile(
 The advice in torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1") is left out, because it
 sets nothing.
 """
-UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
+UNSET_MARKS = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
+"""How a value begins if it says that the variable is not set, or if it stands for the real value:
+`$PATH`, `...`."""
 
 
 def variables(text: Text) -> Facts:
@@ -42,6 +44,6 @@ def variables(text: Text) -> Facts:
             name, value = match[form], match[f"{form}v"]
             if not name or name in already_read or not is_allowed(name):
                 continue
-            if not value.lower().startswith(UNSET):
+            if not value.lower().startswith(UNSET_MARKS):
                 already_read.add(name)
                 yield Claim(f"environment.{name}", value, text.source(match.start()))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.finding import Failing
-from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, GpuLink, Package, PciDevice
+from gpusetup.model.machine import DeviceNode, Event, Gpu, GpuLink, Package, PciDevice
 
 CHARACTERS_READ = 400_000
 """Only this many characters of a text are read, so that a log of several megabytes does not take
@@ -30,7 +30,7 @@ class Claim(NamedTuple):
     """The value that a snapshot field has according to one place in the text."""
 
     subject: str
-    """A field of `report/fields.py`."""
+    """A part of the snapshot and its field: `torch.version`."""
     value: str | bool | int
     source: str
     trust: int = USUAL
@@ -44,6 +44,6 @@ class Gpus(NamedTuple):
     trust: int = USUAL
 
 
-Fact = Claim | Gpus | GpuLink | Package | PciDevice | DeviceNode | Disk | Event | Failing
+Fact = Claim | Gpus | GpuLink | Package | PciDevice | DeviceNode | Event | Failing
 Facts = Iterator[Fact]
 Reader = Callable[[Text], Facts]

@@ -68,15 +68,8 @@ MAC = (
 PORTABLE = r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))"
 """ComfyUI's portable package for Windows, whose commands are typed in its own folder."""
 DRIVER_WORDS = (
-    "驱动",
-    "驅動",
-    "драйвер",
-    "ドライバ",
-    "드라이버",
-    "treiber",
-    "pilote",
-    "controlador",
-)
+    "驱动", "驅動", "драйвер", "ドライバ", "드라이버", "treiber", "pilote", "controlador",
+)  # fmt: skip
 """The words for a driver in several languages."""
 # `services: web: image: ...`
 COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
@@ -173,9 +166,8 @@ PATTERNS = (
     FieldPattern("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     # `uname -a`: `Linux host 6.8.0-45-generic #45-Ubuntu`.
     FieldPattern("os.kernel", ("linux", "build on kernel", "/lib/modules/"), r"(?:\bLinux \S{1,64} |module build on kernel: |in directory /lib/modules/)(\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
-    # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`, as Python's `platform.platform()` prints it.
-    FieldPattern("os.family", "platform: ", r"(?<!Client: )\bPlatform: (Linux|Windows|macOS|Darwin)-", SURE),
-    # The same without a label: `macOS-14.5-arm64-arm-64bit`, `Windows-11-10.0.22631-SP0`.
+    # What Python's `platform.platform()` prints: `Linux-6.8.0-45-generic-x86_64-with-glibc2.39`,
+    # `macOS-14.5-arm64-arm-64bit`, `Windows-11-10.0.22631-SP0`.
     FieldPattern("os.family", ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(macOS(?=-\d[\w.]{0,8}-(?:x86_64|arm64))|Linux(?=-\d\S{1,80}-with-glibc\d)|Windows(?=-1[01]-[\w.-]{3}))", USUAL),
     # Its architecture, its C library and its kernel.
     FieldPattern("os.machine", ("linux-", "macos-", "windows-"), r"(?<![\w./-])(?:Linux|macOS|Windows)-\d\S{0,100}?[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_\s]|$)", USUAL),
@@ -294,10 +286,10 @@ def family_of(value: str) -> str:
     return ""
 
 
-def cuda_of(number: str) -> str:
+def dotted_cuda(number: str) -> str:
     """A CUDA version such as `11.4`. The CUDA API's number, 11040, is converted.
 
-    >>> cuda_of("11040"), cuda_of("9020"), cuda_of("12.4")
+    >>> dotted_cuda("11040"), dotted_cuda("9020"), dotted_cuda("12.4")
     ('11.4', '9.2', '12.4')
     """
     if not number.isdigit():
@@ -325,7 +317,7 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     "os.secure_boot": is_yes,
     "os.family": family_of,
     "os.machine": architecture_named,
-    "driver.cuda": cuda_of,
+    "driver.cuda": dotted_cuda,
     "python.bits": int,
     # Wheel tags leave out the dot: 312.
     "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.messages.search import Text, line_source
+from gpusetup.messages.search import SHOWN_CHARACTERS, Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.report.facts import Facts
 
@@ -53,10 +53,8 @@ def files(text: Text) -> Facts:
         return
     failing, listed = None, []
     for number, line in enumerate(text.lines, 1):
-        match = None
-        if len(line) < MAX_LOADER_LINE and (
-            match := REQUIRED_BY.search(line) or FAILED.search(line)
-        ):
+        is_short = len(line) < MAX_LOADER_LINE
+        if is_short and (match := REQUIRED_BY.search(line) or FAILED.search(line)):
             # Each form of the message has its own group, so only one group has a value.
             failing = (number, line, next(filter(None, match.groups())))
         if len(line) < MAX_LISTED_LINE and (match := LISTED.match(line)):
@@ -65,7 +63,7 @@ def files(text: Text) -> Facts:
         number, line, path = failing
         values = {"path": path, **owner_of(path)}
         # A mangled symbol at the end of the line is long.
-        quote = line.strip()[:300]
+        quote = line.strip()[:SHOWN_CHARACTERS]
         yield Event(kind="failing-file", values=values, source=line_source(number), text=quote)
     for number, line, path in listed[:MAX_LISTED]:
         values = {"path": path}
@@ -109,6 +107,7 @@ def owner_of(path: str) -> dict[str, str]:
     if built := BUILT.search(path):
         return {"place": "environment", "package": built["cached"] or built["inside"]}
     if installed := PACKAGES.search(path):
+        # `_C.cpython-312-x86_64-linux-gnu.so`, `torch-2.5.1.dist-info`.
         package = re.split(r"\.(?:cpython|abi3|so|pyd|dll|cp\d)|-\d", installed["package"])[0]
         return {"place": "environment", "package": package, "root": installed["root"]}
     if SYSTEM.search(path):

@@ -11,7 +11,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, Claim, Facts, Gpus
-from gpusetup.report.statements import CARD_AROUND, is_another_card
+from gpusetup.report.statements import CHARACTERS_BEFORE_CARD, is_another_card
 
 LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
 """The characters that may not stand directly next to a GPU's name, for use inside a character
@@ -41,8 +41,6 @@ NUMBERED_GPU = re.compile(
     re.I,
 )
 """A numbered GPU, as programs list them when they start."""
-MAX_GPUS = 16
-"""The most GPUs in one machine (NVIDIA's DGX-2)."""
 
 
 def gpus(text: Text) -> Facts:
@@ -56,8 +54,7 @@ def gpus(text: Text) -> Facts:
             # with another numbering.
             numbered.setdefault(number, gpu)
     if numbered:
-        in_order = [gpu for _, gpu in sorted(numbered.items())]
-        yield Gpus(tuple(in_order[:MAX_GPUS]), "report", HINT)
+        yield Gpus(tuple(gpu for _, gpu in sorted(numbered.items())), "report", HINT)
     elif named := only_gpu_named(text):
         yield Gpus((named,), "report", GUESS)
 
@@ -130,11 +127,10 @@ def _different_names(names: Iterable[str]) -> list[str]:
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
     """Whether a number means a card, judging by a suffix, a memory size or nearby words."""
-    number, end = match["number"], match.end()
-    if not number[-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
+    if not match["number"][-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
         return True
-    before = flat[max(match.start() - CARD_AROUND, 0) : match.start()]
-    return bool(CARD_BEHIND.match(flat, end) or CARD_WORD.search(before))
+    before = flat[max(match.start() - CHARACTERS_BEFORE_CARD, 0) : match.start()]
+    return bool(CARD_BEHIND.match(flat, match.end()) or CARD_WORD.search(before))
 
 
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------
@@ -164,6 +160,7 @@ def capability_warnings(text: Text) -> Facts:
     """torch's warnings about compute capabilities as events, with the kernels and GPUs that they
     name."""
     warned_of: dict[tuple[str | None, str], Gpu] = {}
+    # The windows overlap, so a warning may be found twice; `report/merge.py` keeps one event.
     for offset, window in text.near(*NEEDLES):
         for match in WARNING.finditer(window):
             # From "Found GPU" on, the text belongs to the next GPU's warning.
@@ -174,21 +171,27 @@ def capability_warnings(text: Text) -> Facts:
                 yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
             capability = match["capability"] or match["sm"] or ""
             if "%" in capability:
-                # This is the warning's template (`%d.%d`) from quoted source code. It is only used
-                # for old GPUs.
+                # torch's template (`%d.%d`), printed without values. Only the warning about old
+                # GPUs has it.
                 yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
+            # The warning that only lists kernels names no capability.
             elif capability:
                 gpu = _gpu_of_warning(match, capability)
                 warned_of[match["index"], gpu.name] = gpu
                 is_refusal = match["sm"] is not None
-                values = _values_of_warning(gpu, kernels, details, is_refusal=is_refusal)
-                if values:
-                    yield text.event("gpu-not-in-wheel", start, end, values)
+                side = _side_of_kernels(
+                    Capability.parse(capability), kernels, details, is_refusal=is_refusal
+                )
+                if side:
+                    values = {"gpu": gpu.name, "capability": str(gpu.compute_capability)}
+                    yield text.event("gpu-not-in-wheel", start, end, {**values, "side": side})
     # A GPU without a number is left out if another warning has the same name with a number.
     numbered = {name for number, name in warned_of if number}
-    different = [g for (number, name), g in warned_of.items() if number or name not in numbered]
+    different = tuple(
+        gpu for (number, name), gpu in warned_of.items() if number or name not in numbered
+    )
     if different:
-        yield Gpus(tuple(different), "torch's warning", HINT)
+        yield Gpus(different, "torch's warning", HINT)
 
 
 def _kernels(warning: str) -> list[str]:
@@ -211,15 +214,14 @@ def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
     )
 
 
-def _values_of_warning(
-    gpu: Gpu, kernels: Sequence[str], details: str, *, is_refusal: bool
-) -> dict[str, str] | None:
-    """The values of a warning's event, with whether the GPU is older or newer than torch's kernels;
-    None if the warning shows nothing.
+def _side_of_kernels(
+    capability: Capability, kernels: Sequence[str], details: str, *, is_refusal: bool
+) -> str | None:
+    """Whether a warning's GPU is older than torch's kernels (`old`) or newer (`new`); None if the
+    warning does not show that torch cannot use it.
 
     `is_refusal`: whether the warning says that torch is not compatible with the GPU.
     """
-    capability = gpu.compute_capability or Capability(0, 0)
     supported = [Capability.parse(kernel) for kernel in kernels]
     is_old = capability < max(supported) if supported else capability <= NEWEST_WITHOUT_KERNELS
     # Kernels also run on GPUs with the same major version and a higher minor version.
@@ -229,5 +231,4 @@ def _values_of_warning(
     is_too_old = "too old" in details or ("Minimum and Maximum" in details and is_old)
     if not (supported or is_refusal or is_too_old):
         return None
-    side = "old" if is_old else "new"
-    return {"gpu": gpu.name, "capability": str(capability), "side": side}
+    return "old" if is_old else "new"

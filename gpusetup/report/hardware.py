@@ -127,8 +127,10 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if vendor == "apple":
             yield Claim("os.machine", "aarch64", source, HINT)
             yield Claim("os.family", "macos", source, HINT)
-    # Without words of ROCm, a Radeon may be the graphics beside an NVIDIA GPU.
-    for board, _ in BOARDS if HIP_WORDS.search(text.low) else ():
+    # Without words of ROCm, a Radeon may be the second GPU of a machine with one from NVIDIA.
+    if not HIP_WORDS.search(text.low):
+        return
+    for board, _ in BOARDS:
         name = f"(?:{board}){BOARD_ENDING}"
         if named := in_any_case(name).search(text.flat, 0, CHARACTERS_READ):
             yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
@@ -137,11 +139,11 @@ def other_makers_gpu_events(text: Text) -> Facts:
 def stack_named(machine: Snapshot) -> MakerStack | None:
     """The AMD or Intel GPU that a text names, for which torch's build is then chosen; None if the
     text also shows an NVIDIA GPU, or a GPU that torch has no build for."""
-    shown = [
-        event for event in machine.events if event.kind in ("foreign-gpu", "hip-kernel-missing")
-    ]
-    names = [event.values.get("gfx") or event.values.get("name", "") for event in shown]
-    vendors = {event.values.get("vendor", AMD.id) for event in shown}
+    kinds = ("foreign-gpu", "hip-kernel-missing")
+    shown = [event.values for event in machine.events if event.kind in kinds]
+    names = [values.get("gfx") or values.get("name", "") for values in shown]
+    # A missing kernel of HIP names no maker, because HIP is AMD's.
+    vendors = {values.get("vendor", AMD.id) for values in shown}
     is_of_nvidia = machine.gpus or judged_on(machine.pci_devices) or machine.driver.version
     if len(vendors) != 1 or is_of_nvidia or machine.os.family == "macos":
         return None

@@ -9,6 +9,8 @@ from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, Os, Snapshot, Torch
 from gpusetup.model.versions import cuda_of
+from gpusetup.readings.nvidia_smi import memory
+from gpusetup.readings.packages import backend_of
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
@@ -29,26 +31,24 @@ SIZE_FIELDS = {
     **{name: f"{name}_bytes" for name in ("asked", "total", "free", "held", "idle")},
     "total2": "total_bytes",
 }
-"""A size in torch's out-of-memory message, by its group in the pattern -> the name of the value in
-bytes."""
+"""A size in torch's out-of-memory message, by its group in the pattern (the total has two wordings)
+-> the name of the value in bytes."""
 
 
 def _with_meaning(event: Event, snapshot: Snapshot) -> Event:
-    """The event with the meaning that it has beside the other facts of the text, and with memory
-    sizes in bytes (those that cannot be read are left out)."""
+    """The event with the meaning that it has together with the other facts of the text, and with
+    memory sizes in bytes (those that cannot be read are left out)."""
     os = snapshot.os
     # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no Linux
     # kernel may come from WSL.
     may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
     if event.kind == "cuda-version-err" and may_be_wsl:
         return replace(event, kind="wsl-driver")
-    # A machine with a CUDA build may well have a GPU but no driver.
+    # collect_env found no GPU, but a machine with a CUDA build may well have one without a driver.
     if event.values.get("shown_by") == "collect_env" and snapshot.torch.cuda:
         return replace(event, kind="smi-not-found")
     if event.kind != "out-of-memory":
         return event
-    from gpusetup.readings.nvidia_smi import memory
-
     values: dict[str, str] = {}
     for name, text in event.values.items():
         size = memory(text.replace("bytes", "B")) if name in SIZE_FIELDS else text
@@ -65,8 +65,6 @@ CPU_BUILD = re.compile(r"(?:^|_)cpu")
 
 def _torch(snapshot: Snapshot) -> Torch:
     """torch's fields, completed from the list of packages and from torch's messages."""
-    from gpusetup.readings.packages import backend_of
-
     torch = snapshot.torch
     kinds = {event.kind for event in snapshot.events}
     listed = [one for one in snapshot.packages or () if one.name in ("torch", "pytorch")]

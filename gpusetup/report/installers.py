@@ -4,12 +4,12 @@ not found."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package
+from gpusetup.readings.packages import CONDA_WATCHED, is_watched, normalised
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
@@ -22,8 +22,6 @@ PACKAGE_ROW = re.compile(
 )
 """A row of `pip list`, `pip freeze` or `conda list`, or of collect_env's copy of these lists."""
 CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
-
-
 # Parts of the names of packages that belong to the GPU stack.
 RELEVANT = re.compile(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
@@ -31,20 +29,22 @@ RELEVANT = re.compile(
 
 
 def packages(text: Text) -> Facts:
-    """The distributions that the text shows as installed, in the output of `pip list`, `pip freeze`
-    and `conda list`."""
+    """The watched distributions that the text shows as installed, in the output of `pip list`, `pip
+    freeze` and `conda list`."""
     if not RELEVANT.search(text.low):
         return
     for line in text.lines:
         # A shorter line cannot contain a version, and a longer one is a sentence.
         row = PACKAGE_ROW.match(line) if 5 <= len(line) < 140 else None
         if row and RELEVANT.search(line.lower()):
-            yield from if_watched(_package_of_row(row, line))
+            name = normalised(row["name"])
+            if is_watched(name) or name in CONDA_WATCHED:
+                yield _package_of_row(row, line, name)
 
 
-def _package_of_row(row: re.Match[str], line: str) -> Package:
+def _package_of_row(row: re.Match[str], line: str, name: str) -> Package:
     """The package in a row of a list, with the installer that the row's format shows."""
-    package = Package(name=row["name"], version=row["version"])
+    package = Package(name=name, version=row["version"])
     build, channel = row["build"], row["channel"]
     # Only conda's rows have a build, which may be followed by a channel.
     if build and row["sign"] != "==" and (channel is None or CHANNEL.search(line)):
@@ -55,15 +55,6 @@ def _package_of_row(row: re.Match[str], line: str) -> Package:
     # A mark such as `[conda]` in collect_env's rows does not prove which installer installed the
     # package.
     return package if row["by"] else replace(package, installer="pip")
-
-
-def if_watched(package: Package) -> Iterator[Package]:
-    """The package with its normalized name, if gpusetup watches it; otherwise nothing."""
-    from gpusetup.readings.packages import CONDA_WATCHED, is_watched, normalised
-
-    name = normalised(package.name)
-    if is_watched(name) or name in CONDA_WATCHED:
-        yield replace(package, name=name)
 
 
 # --- what was requested ---------------------------------------------------------------------------
@@ -107,7 +98,6 @@ def request_claims(text: Text) -> Facts:
             command = OUTPUT_STARTS.split(match[0])[0]
             if "torch" in command:
                 yield from pin_claims(command, source, USUAL)
-                # The build label in the URL of one of PyTorch's own indexes.
                 if index := INDEX.search(command):
                     yield Claim("wanted.backend", index[1], source)
 
@@ -120,26 +110,26 @@ def refusals(text: Text) -> Facts:
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for offset, window in text.near(needle):
             # `False` sorts first, so messages that list versions come first.
-            for match in sorted(
-                REQUIREMENT.finditer(window), key=lambda one: one["versions"] is None
-            ):
+            messages = sorted(
+                REQUIREMENT.finditer(window), key=lambda match: match["versions"] is None
+            )
+            for match in messages:
                 requirement = (match["requirement"] or match["only"]).rstrip(".,'\"")
                 if requirement in already_read:
                     continue
                 already_read.add(requirement)
-                versions = (match["versions"] or "").strip()
-                # pip writes `none` if it saw no version at all.
-                is_none = versions.startswith("none")
-                values = {
-                    "requirement": requirement,
-                    "none_found": ("true" if is_none else "false") if versions else "",
-                    "versions": "" if is_none else versions[:MAX_VERSIONS_CHARACTERS],
-                    "index": index[1] if index else "",
-                }
-                known = {name: value for name, value in values.items() if value}
+                values = {"requirement": requirement}
+                if index:
+                    values["index"] = index[1]
+                if versions := (match["versions"] or "").strip():
+                    # pip writes `none` if it saw no version at all.
+                    is_none = versions.startswith("none")
+                    values["none_found"] = "true" if is_none else "false"
+                    if not is_none:
+                        values["versions"] = versions[:MAX_VERSIONS_CHARACTERS]
                 start = offset + match.start()
                 end = start + len(match[0][:MESSAGE_CHARACTERS])
-                yield text.event("no-matching-distribution", start, end, known)
+                yield text.event("no-matching-distribution", start, end, values)
                 yield from pin_claims(requirement, text.source(start), SURE)
 
 

@@ -29,6 +29,7 @@ from gpusetup.report.implied import with_implied_fields
 MAX_EVENTS = 80
 """The most different events that are kept. Even a log of thousands of lines has fewer."""
 MAX_GPUS = 64
+"""The most GPUs that are kept. NVIDIA's largest machine, the DGX-2, has 16."""
 MAX_READINGS = 4
 """The most readings that are kept for one field. They show which sources disagree."""
 PARTS = ("os", "python", "driver", "cuda_api", "torch", "container", "toolkit", "memory", "wanted")
@@ -42,8 +43,6 @@ LISTED_KINDS = {
     "packages": Package,
     "devices": DeviceNode,
 }
-Values = Mapping[str, Mapping[str, Any]]
-"""The values of fields: the name of a snapshot's part -> a field's name -> its value."""
 
 
 def merge(facts: Iterable[Fact]) -> Snapshot:
@@ -120,8 +119,11 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     return tuple(completed), readings
 
 
-def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
-    """The value of each field, and the readings of it from different sources.
+def choose_values(
+    claims: Iterable[Claim],
+) -> tuple[Mapping[str, Mapping[str, Any]], list[Reading]]:
+    """The value of each field, by the part of the snapshot and the field's name, and the readings
+    of it from different sources.
 
     The most trusted claim counts; among equally trusted claims, the first.
     """
@@ -134,6 +136,7 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
         # The sort is stable, so equally trusted claims stay in the order of the text.
         ranked = sorted(of_field, key=lambda claim: -claim.trust)
         value: Any = ranked[0].value
+        # The only field with several values, which its claim joins by spaces.
         if subject == "torch.kernels":
             value = tuple(str(value).split())
         part, _, name = subject.partition(".")
@@ -142,6 +145,6 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
         sources: dict[str, str] = {}
         for claim in ranked:
             sources.setdefault(str(claim.value), claim.source)
-        for known, source in [*sources.items()][:MAX_READINGS]:
-            readings.append(Reading(subject=subject, source=source, value=known))
+        for claimed, source in [*sources.items()][:MAX_READINGS]:
+            readings.append(Reading(subject=subject, source=source, value=claimed))
     return values, readings

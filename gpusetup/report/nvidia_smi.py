@@ -75,8 +75,8 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     if smi.gpus:
         # If a table was pasted twice without its banner, it lists each GPU twice.
         gpus = {gpu.pci_bus_id or f"GPU {index}": gpu for index, gpu in enumerate(smi.gpus)}
-        # If the first GPU has no address, the output is a part of `-q` about a GPU that another
-        # list may describe better.
+        # If the first GPU has no address, the output is a part of `-q`. Another list may then
+        # describe its GPU better.
         is_a_part = not smi.gpus[0].pci_bus_id and not is_whole
         yield Gpus(tuple(gpus.values()), source, BELOW_ALL_LISTS if is_a_part else SURE)
     driver_version = smi.driver_version or ""
@@ -87,9 +87,6 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     if smi.no_cuda:
         shown = "CUDA Version: ERR!"
         yield Event(kind="cuda-version-err", values={"why": "cuda-err"}, source=source, text=shown)
-    # Only Windows has driver models (WDDM, TCC, MCDM).
-    if any(gpu.driver_model for gpu in smi.gpus or ()):
-        yield Claim("os.family", "windows", source)
 
 
 def topology(text: Text) -> Facts:

@@ -79,10 +79,10 @@ def family_of_paths(flat: str, low: str) -> Facts:
         family = "windows"
     if counts[family]:
         yield Claim("os.family", family, "paths", HINT)
-    words = {name: sum(word in low for word in of) for name, of in WORDS_OF_SYSTEM.items()}
-    likely = max(words, key=lambda name: words[name])
-    if words[likely]:
-        yield Claim("os.family", likely, "paths", GUESS)
+    counts = {name: sum(word in low for word in words) for name, words in WORDS_OF_SYSTEM.items()}
+    family = max(counts, key=lambda name: counts[name])
+    if counts[family]:
+        yield Claim("os.family", family, "paths", GUESS)
 
 
 # The path of a package up to its environment's root: `/srv/app/.venv`, `C:\\ComfyUI\\venv`.

@@ -3,13 +3,13 @@ never raises an exception."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from gpusetup.causes.table import ROWS
 from gpusetup.messages import owners
-from gpusetup.messages.search import Text, events_of
+from gpusetup.messages.search import events_of
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.machine import Snapshot
 from gpusetup.report import (
     cuda_errors,
     environment,
@@ -25,14 +25,8 @@ from gpusetup.report import (
     typed,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
-from gpusetup.report.facts import Facts, Reader
+from gpusetup.report.facts import Reader
 from gpusetup.report.merge import merge
-
-
-def messages(text: Text) -> Iterator[Event]:
-    """The known program messages in the text."""
-    yield from events_of(text, (*ROWS, *owners.ROWS))
-
 
 READERS: tuple[Reader, ...] = (
     nvidia_smi.nvidia_smi,
@@ -46,7 +40,8 @@ READERS: tuple[Reader, ...] = (
     typed.typed,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
-    messages,
+    # The known messages of programs.
+    partial(events_of, rows=(*ROWS, *owners.ROWS)),
     statements.statements,
     files.files,
     timeline.timeline,
@@ -62,14 +57,9 @@ def read_report(text: str) -> Snapshot:
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
     """
-    snapshot = merge(facts(text_of(text)))
+    cleaned = text_of(text)
+    snapshot = merge(fact for reader in READERS for fact in reader(cleaned))
     return replace(snapshot, makers=hardware.stack_named(snapshot))
-
-
-def facts(text: Text) -> Facts:
-    """The facts of all readers, in the order of `READERS`."""
-    for reader in READERS:
-        yield from reader(text)
 
 
 def read_bytes(raw: bytes) -> Snapshot:

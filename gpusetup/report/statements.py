@@ -132,7 +132,7 @@ STATEMENTS = (
 DENIALS = re.compile(
     r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne Fehler|sans erreur|sin errores|sem erros|без ошибок",
 )
-"""Words that deny a failure; they are taken out first."""
+"""Words that deny a failure; they are removed before the statements are looked for."""
 
 
 def statements(text: Text) -> Facts:
@@ -148,7 +148,9 @@ def statements(text: Text) -> Facts:
         match = in_any_case(statement.pattern).search(words)
         if match is None:
             continue
+        # Each line of prose is one line of `words`.
         source = line_source([*prose][words.count("\n", 0, match.start())])
+        # `python_` is the group for the same value in another wording.
         groups = {name.rstrip("_"): said for name, said in match.groupdict().items() if said}
         values = {**statement.values, **groups}
         quote = match[0][:SHOWN_CHARACTERS]
@@ -158,7 +160,8 @@ def statements(text: Text) -> Facts:
 # --- another card ---------------------------------------------------------------
 
 
-CARD_AROUND = 40
+CHARACTERS_BEFORE_CARD = 40
+"""The characters before a card's name in which words that belong to it are looked for."""
 OTHER_CARD = re.compile(
     r"(?i)\b(?:old|older|previous|former|instead of|replaced|(?:upgraded|switched|moved|went) from|alte\w?|ancienne|vieja|antiga|стар\w{2}|from my)\b(?:(?! to\b)[^.\n]){0,24}$|(?:旧|以前|古い|이전)[^.\n]{0,8}$"
 )
@@ -166,9 +169,9 @@ OTHER_CARD = re.compile(
 
 
 def is_another_card(flat: str, start: int) -> bool:
-    """Whether the card that is named at `start` is the one that another sentence is about.
+    """Whether the card that is named at `start` is a previous one or that of another machine.
 
     >>> is_another_card("on my old 3080 it worked", 10)
     True
     """
-    return OTHER_CARD.search(flat[max(start - CARD_AROUND, 0) : start]) is not None
+    return OTHER_CARD.search(flat[max(start - CHARACTERS_BEFORE_CARD, 0) : start]) is not None

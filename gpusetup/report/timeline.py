@@ -54,7 +54,6 @@ SAYS_MISSING = re.compile(
 ENDED_BADLY = re.compile(
     r"\bexit(?:s|ed)?(?: with)? (?:code|status):? ?-?[1-9]|^Traceback \(most recent"
 )
-FAILURE_FORMS = (FAILURE, SAYS_MISSING, ENDED_BADLY)
 LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
 FINISHED = re.compile(
@@ -90,9 +89,10 @@ def timeline(text: Text) -> Iterator[Event]:
 
 def _last_failure(lines: Sequence[str]) -> int | None:
     """The index of the last line in which a program reports its failure."""
+    forms = (FAILURE, SAYS_MISSING, ENDED_BADLY)
     for index in reversed(range(len(lines))):
         line = lines[index].strip()
-        if not NOTICE.search(line) and any(form.search(line) for form in FAILURE_FORMS):
+        if not NOTICE.search(line) and any(form.search(line) for form in forms):
             return index
     return None
 

@@ -10,7 +10,6 @@ from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 
-LINES_READ = 2_000
 # `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
 # print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
 # the GPU's capability; a command prints some of them.
@@ -35,7 +34,7 @@ def typed(text: Text) -> Facts:
     ['Claim', 'Claim', 'Gpus']
     """
     above = ""
-    for number, line in enumerate(text.lines[:LINES_READ], 1):
+    for number, line in enumerate(text.lines, 1):
         # The first line below a command is its output.
         asked = above if PROMPT.search(above) or "import torch" in above else ""
         yield from _said_by_torch(line, asked, line_source(number))
@@ -49,7 +48,7 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
     if answer is None:
         return
     version, runtime = answer["version"], answer["runtime"]
-    # Two bare numbers in a line may be anything.
+    # Two numbers in a line, such as `1.2.3 4.5`, may be any program's.
     is_torchs = bool(answer["python"] or answer["label"] or answer["kernels"] or "torch" in asked)
     if version and is_torchs and (runtime or answer["sees"] or answer["kernels"]):
         yield Claim("torch.version", version, source, SURE if answer["python"] else USUAL)
@@ -61,10 +60,10 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
             yield Claim("torch.backend", "cpu", source, HINT)
         if runtime:
             yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=line)
-        # Of a Mac's device the same word says nothing of CUDA.
+        # If the command asked for a Mac's device, the answer says nothing about CUDA.
         if answer["sees"] and "mps" not in asked:
             yield Claim("torch.cuda_available", answer["sees"] == "True", source, SURE)
-        # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
+        # The environment that the text is about is the one whose torch sees no GPU.
         other_python = OTHER_PYTHON.search(asked)
         if other_python and answer["sees"] == "False":
             yield Claim("python.executable", other_python[1], source, HINT)
