@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.choose.host import driver_family
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
+    RuleContext,
     cuda_needed,
     events,
     gpus,
@@ -23,12 +23,8 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.facts import driver_serves
 from gpusetup.findings.other_makers import serves_its_maker
 from gpusetup.model.documents import Fit, ReadFact
-from gpusetup.model.machine import visible_gpus
+from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.versions import parsed
-
-if TYPE_CHECKING:
-    from gpusetup.evidence.context import RuleContext
-    from gpusetup.model.machine import Snapshot
 
 
 def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
