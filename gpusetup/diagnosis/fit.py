@@ -33,25 +33,27 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     driver, torch, failing = machine.driver, machine.torch, machine.failing
     runs = newest_served(context)
     served = f", runs CUDA builds up to {runs}" if runs else ""
-    build = "" if not torch.version or "+" in torch.version else f" ({torch.backend or 'no build'})"
+    driver_in_words = driver.version and f"{driver.version}{served}"
+    torch_in_words = torch.version
+    # Most versions end in the build's label: "2.5.1+cu124".
+    if torch.version and "+" not in torch.version:
+        torch_in_words = f"{torch.version} ({torch.backend or 'no build'})"
     rows = (
-        ("system", machine.os.name or machine.os.family, "os.family"),
-        ("container", None if machine.container.kind == "none" else machine.container.kind, ""),
-        ("GPU", "; ".join(gpu.name for gpu in gpus(context)) or None, "gpus"),
-        ("driver", driver.version and f"{driver.version}{served}", "driver.version"),
-        ("torch", torch.version and f"{torch.version}{build}", "torch.version"),
-        ("installer", torch.installer, "torch.installer"),
-        ("Python", machine.python.version, "python.version"),
-        ("program", failing.program, ""),
-        ("failing step", failing.stage, ""),
+        ("system", machine.os.name or machine.os.family, source_of(context, "os.family")),
+        ("container", None if machine.container.kind == "none" else machine.container.kind, None),
+        ("GPU", "; ".join(gpu.name for gpu in gpus(context)), source_of(context, "gpus")),
+        ("driver", driver_in_words, source_of(context, "driver.version")),
+        ("torch", torch_in_words, source_of(context, "torch.version")),
+        ("installer", torch.installer, source_of(context, "torch.installer")),
+        ("Python", machine.python.version, source_of(context, "python.version")),
+        ("program", failing.program, failing.source),
+        ("failing step", failing.stage, failing.source),
     )
-    read = []
-    for name, value, subject in rows:
-        of_program = failing.source if name in ("program", "failing step") else ""
-        source = of_program or (source_of(context, subject) if subject else "")
-        if value:
-            read.append(ReadFact(name=name, value=value, source=source or ""))
-    return tuple(read)
+    return tuple(
+        ReadFact(name=name, value=value, source=source or "")
+        for name, value, source in rows
+        if value
+    )
 
 
 def newest_served(context: RuleContext) -> str | None:

@@ -112,13 +112,10 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
     name, exact, _ = requirement(requested)
     machine = context.os.machine or "this processor"
     releases = paste.pip(context, "index", "versions", name)
-    markers = (
-        "`tool.uv.environments`, or its own marker" if paste.in_a_project(context) else "a marker"
-    )
     here = f"{name} {exact}" if exact else name
     return Fix(
         text=f"torch is not at fault, and stays. {here} has no wheel for {machine}: loosen its pin "
-        f"to a release that has one, or leave it out on this system by {markers} "
+        f"to a release that has one, or leave it out on this system by a marker "
         f"(`; platform_machine != '{machine}'`). If you need this release, build it from source",
         looks=paste.look("see its releases", releases) if context.installer != "uv" else (),
     )
