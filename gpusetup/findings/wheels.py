@@ -42,7 +42,7 @@ def no_file(context: RuleContext) -> Findings:
                 context,
                 cause or "wrong-index",
                 events(context, message.kind),
-                fix=_way(context, cause, requested, message),
+                fix=_fix_for(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
             )
@@ -71,7 +71,7 @@ ITS_INDEX_IS_EXPLICIT = (
 )
 
 
-def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
+def _fix_for(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or an installation of the chosen build."""
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
