@@ -7,13 +7,13 @@ whose output the text already shows is not asked for again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
+    RuleContext,
     driver_answers,
     events,
     gpus,
@@ -25,11 +25,8 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import is_beside_torch, program_of
 from gpusetup.fixes.owners import lender_of
+from gpusetup.model.finding import Finding
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
-
-if TYPE_CHECKING:
-    from gpusetup.evidence.context import RuleContext
-    from gpusetup.model.finding import Finding
 
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
@@ -46,24 +43,27 @@ OF_NVIDIA_OR_CUDA = (
 def command_that_decides(
     context: RuleContext, finding: Finding | None, asked_first: str | None, *, is_open: bool
 ) -> str | None:
-    """The command to run next; None if the text already shows what decides.
+    """The command to run next; None if no command is known, or the text already answers each.
 
-    `asked_first`: the command of an unread need or of a refutation. `is_open`: the cause is
-    unknown, so that the failed step also has commands.
+    `asked_first`: the command that reads a fact which the fix needs, or which a refutation asks
+    for. `is_open`: the cause is unknown, so that the failed step also has commands.
     """
     candidates = [asked_first] if asked_first else []
     if finding is not None:
         candidates += RECORDS[finding.id].asks
     program = program_of(context)
     # A program that is not built on torch has its own command in place of torch's.
-    beside = program.reading if program and not program.on_torch else ""
+    command_of_program = program.reading if program and not program.on_torch else ""
     if is_open:
-        candidates += ([beside] if beside else []) + list(_commands_of_step(context))
+        candidates += [command_of_program] if command_of_program else []
+        candidates += _commands_of_step(context)
     for command in candidates:
-        if command in OF_TORCH and beside:
-            command = beside
+        if command in OF_TORCH and command_of_program:
+            command = command_of_program
         elif command in OF_TORCH and _container_lacks_a_driver(context):
+            # In this container, torch can only repeat that it sees no GPU.
             command = alike.GPU_BY_DOCKER
+        # The first command may be meant to find out whose GPU it is, so it is always asked.
         may_be_asked = command == asked_first or not _is_foreign(context, command)
         # Docker cannot give a container a GPU that the machine does not have.
         in_vain = command == alike.GPU_BY_DOCKER and has_nvidia(context) is False
@@ -75,9 +75,11 @@ def command_that_decides(
 def _is_foreign(context: RuleContext, command: str) -> bool:
     """Whether a command asks NVIDIA's stack while the only GPU is another maker's, or starts a
     program that the text is not about."""
-    if command.startswith("python -m ") and command.removeprefix("python -m ").isidentifier():
+    # `python -m bitsandbytes` asks one package; `python -m torch.utils.collect_env` asks torch.
+    package = command.removeprefix("python -m ")
+    if package != command and package.isidentifier():
         program = program_of(context)
-        return program is None or command.removeprefix("python -m ") not in program.packages
+        return program is None or package not in program.packages
     return command in OF_NVIDIA_OR_CUDA and _maker(context) in OF_MAKER
 
 
@@ -141,10 +143,9 @@ STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 def _commands_of_step(context: RuleContext) -> Iterator[str]:
     """The commands of every failed step that the text shows, the most particular first."""
-    if _container_lacks_a_driver(context):
-        yield alike.GPU_BY_DOCKER
     if events(context, "container-start-failed"):
         yield HOOK_LOG if context.os.family in (None, "linux") else "docker info"
+    # With several GPUs, a run usually hangs in NCCL.
     if events(context, "run-hangs") and events(context, "several-gpus"):
         yield alike.NCCL_LOG
     # A call on a GPU that torch sees raised an exception.
@@ -209,19 +210,22 @@ commands."""
 
 def in_words_of_system(context: RuleContext, command: str) -> str:
     """The command in its form for the system of the text."""
-    lent = lender_of(context)
+    is_notebook = bool(lender_of(context))
     systems = {
         "windows": on(context, "windows"),
-        "notebook": bool(lent),
+        "notebook": is_notebook,
         "macos": on(context, "macos"),
         "wsl": bool(context.os.wsl),
     }
     system = next((name for name, is_here in systems.items() if is_here), None)
-    for kind, commands in enumerate((LISTS_DEVICES, SHOWS_THE_KERNELS_LOG)):
-        if command in commands and system is not None:
-            command = ELSEWHERE[system][kind]
-        elif command in commands and in_container(context):
+    asks_for_devices = command in LISTS_DEVICES
+    if asks_for_devices or command in SHOWS_THE_KERNELS_LOG:
+        if system is not None:
+            devices, kernel_log = ELSEWHERE[system]
+            command = devices if asks_for_devices else kernel_log
+        elif in_container(context):
             command = f"{command}  # on the host"
     if on(context, "windows"):
         return settings_in_powershell(command)
-    return (in_a_cell(command) if lent else None) or command
+    # A few commands, such as `export`, have no form for a cell.
+    return (in_a_cell(command) if is_notebook else None) or command

@@ -4,8 +4,6 @@ fits."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from importlib import import_module
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
@@ -35,6 +33,18 @@ from gpusetup.evidence.context import (
     lines_of_a_person,
 )
 from gpusetup.evidence.wording import is_program_output
+from gpusetup.findings import (
+    container,
+    cuda,
+    driver,
+    environment,
+    gpu_faults,
+    kernels,
+    message_rules,
+    other_makers,
+    running,
+    wheels,
+)
 from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
 from gpusetup.model.finding import Finding, Findings, Severity, unique_evidence
 from gpusetup.model.frozen import replace
@@ -65,7 +75,7 @@ def diagnose(
     if project_words:
         context = replace(context, project_words=project_words)
     is_text = is_report(context)
-    collected = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
+    collected = findings_of(context, RULES if rules is None else rules)
     remaining = refute(context, one_per_id(collected))
     # After a fact refutes two findings, the same cause may remain for both.
     possible = one_per_id(remaining.findings)
@@ -128,23 +138,20 @@ def diagnose(
 
 # --- the rules ------------------------------------------------------------------------------------
 
-# The modules with the rules, by subject. `precedence` decides which finding is the root. If two
-# rules make a finding with the same id, the first one's title is kept, so rules that read device
-# nodes come before those that read NVML's codes.
-DRIVER_FILES = ("driver", "kernels", "cuda", "gpu_faults")
+# `precedence` decides which finding is the root. If two rules make a finding with the same id, the
+# first one's title is kept, so rules that read device nodes come before those that read NVML's
+# codes.
+DRIVER_RULES: tuple[Rule, ...] = (*driver.RULES, *kernels.RULES, *cuda.RULES, *gpu_faults.RULES)
 """Rules about a driver and its GPUs."""
-RULE_FILES = (
-    *("message_rules", "container", "other_makers", "environment"),
-    *DRIVER_FILES,
-    *("running", "wheels"),
+RULES: tuple[Rule, ...] = (
+    *message_rules.RULES,
+    *container.RULES,
+    *other_makers.RULES,
+    *environment.RULES,
+    *DRIVER_RULES,
+    *running.RULES,
+    *wheels.RULES,
 )
-
-
-@cache
-def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The rules in these files, in order."""
-    modules = [import_module(f"gpusetup.findings.{file}") for file in files]
-    return tuple(rule for module in modules for rule in module.RULES)
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:

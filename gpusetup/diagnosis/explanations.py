@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
 
 from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.causes.table import CAUSES
 from gpusetup.diagnosis.precedence import consequences
 from gpusetup.errors import UsageError
+from gpusetup.model.documents import KnownFinding
 from gpusetup.model.finding import Severity
-
-if TYPE_CHECKING:
-    from gpusetup.model.documents import KnownFinding
-
 
 RULE_BROKEN = Cause(
     id="rule-broken",
@@ -47,36 +45,31 @@ VERDICTS = (
 
 def records() -> tuple[Cause, ...]:
     """All records in the order of precedence, then by id; the verdicts come last."""
-    from gpusetup.causes.table import CAUSES
-
-    known = sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order)
-    return (*known, *VERDICTS)
+    ordered = sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order)
+    return (*ordered, *VERDICTS)
 
 
 def record(id: str) -> Cause:
-    """The record with an id. Raises UsageError with similar ids if there is none."""
-    known = records()
-    id = next((row.id for row in known if id in row.formerly), id)
-    ids = [row.id for row in known]
-    if id in ids:
-        return RECORDS[id]
-    import difflib
-
-    near = difflib.get_close_matches(id, ids, 3, 0.4)
+    """The record with this id, or that had it in an earlier release. Raises UsageError with similar
+    ids if there is none."""
+    for row in records():
+        if id == row.id or id in row.formerly:
+            return row
+    # A cutoff below difflib's 0.6, because people often type only one word of an id.
+    near = get_close_matches(id, RECORDS, cutoff=0.4)
     hint = f"similar ids are {', '.join(near)}" if near else None
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 
 def known_finding(row: Cause) -> KnownFinding:
     """A record in the form of the public document."""
-    from gpusetup.model.documents import KnownFinding
-
     return KnownFinding(
         id=row.id,
         title=row.name,
         means=row.means,
         check=row.check.command if row.check else "",
         prints=row.check.prints if row.check else "",
+        # Some records' texts are only the beginning of a fix, and end with ". ".
         way_out=row.text.removesuffix(". "),
         explains=consequences(row),
     )

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.choose.host import driver_family
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
+    RuleContext,
     cuda_needed,
     events,
     gpus,
@@ -23,12 +23,8 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.facts import driver_serves
 from gpusetup.findings.other_makers import serves_its_maker
 from gpusetup.model.documents import Fit, ReadFact
-from gpusetup.model.machine import visible_gpus
+from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.versions import parsed
-
-if TYPE_CHECKING:
-    from gpusetup.evidence.context import RuleContext
-    from gpusetup.model.machine import Snapshot
 
 
 def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
@@ -37,25 +33,27 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     driver, torch, failing = machine.driver, machine.torch, machine.failing
     runs = newest_served(context)
     served = f", runs CUDA builds up to {runs}" if runs else ""
-    build = "" if not torch.version or "+" in torch.version else f" ({torch.backend or 'no build'})"
+    driver_in_words = driver.version and f"{driver.version}{served}"
+    torch_in_words = torch.version
+    # Most versions end in the build's label: "2.5.1+cu124".
+    if torch.version and "+" not in torch.version:
+        torch_in_words = f"{torch.version} ({torch.backend or 'no build'})"
     rows = (
-        ("system", machine.os.name or machine.os.family, "os.family"),
-        ("container", None if machine.container.kind == "none" else machine.container.kind, ""),
-        ("GPU", "; ".join(gpu.name for gpu in gpus(context)) or None, "gpus"),
-        ("driver", driver.version and f"{driver.version}{served}", "driver.version"),
-        ("torch", torch.version and f"{torch.version}{build}", "torch.version"),
-        ("installer", torch.installer, "torch.installer"),
-        ("Python", machine.python.version, "python.version"),
-        ("program", failing.program, ""),
-        ("failing step", failing.stage, ""),
+        ("system", machine.os.name or machine.os.family, source_of(context, "os.family")),
+        ("container", None if machine.container.kind == "none" else machine.container.kind, None),
+        ("GPU", "; ".join(gpu.name for gpu in gpus(context)), source_of(context, "gpus")),
+        ("driver", driver_in_words, source_of(context, "driver.version")),
+        ("torch", torch_in_words, source_of(context, "torch.version")),
+        ("installer", torch.installer, source_of(context, "torch.installer")),
+        ("Python", machine.python.version, source_of(context, "python.version")),
+        ("program", failing.program, failing.source),
+        ("failing step", failing.stage, failing.source),
     )
-    read = []
-    for name, value, subject in rows:
-        of_program = failing.source if name in ("program", "failing step") else ""
-        source = of_program or (source_of(context, subject) if subject else "")
-        if value:
-            read.append(ReadFact(name=name, value=value, source=source or ""))
-    return tuple(read)
+    return tuple(
+        ReadFact(name=name, value=value, source=source or "")
+        for name, value, source in rows
+        if value
+    )
 
 
 def newest_served(context: RuleContext) -> str | None:

@@ -7,27 +7,16 @@ completely or not at all: without one of its commands, the others would do somet
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.context import (
-    events,
-    in_container,
-    is_report,
-    on,
-    package,
-)
+from gpusetup.evidence.context import RuleContext, events, in_container, is_report, on, package
 from gpusetup.evidence.places import IN_KUBERNETES, program_of
 from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import LENDERS, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, lines
-
-if TYPE_CHECKING:
-    from gpusetup.evidence.context import RuleContext
-    from gpusetup.messages.programs import Program
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
@@ -82,9 +71,13 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     if place and place[0] is Layer.NO_GPU:
         return Fix(text=WITHOUT_TORCH.format(program.name))
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
-    if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
-        return _without_torch(context, program, finding, fix)
-    return fix
+    if not waits_for_torch and not re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
+        return fix
+    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
+    # A newer driver helps every program.
+    if RECORDS[finding.id].lacks == "driver":
+        return replace(fix, text=f"{fix.text}. {way}", commands=())
+    return Fix(text=way)
 
 
 def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix: Fix) -> Fix:
@@ -109,16 +102,6 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
         commands=(paste.gpusetup(context, engine),) if has_wheels else (),
         alternatives=others,
     )
-
-
-def _without_torch(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
-    """The fix for a program that does not use torch: a build of the program that fits, or a newer
-    driver if that is too old."""
-    record = RECORDS[finding.id]
-    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
-    if record.lacks == "driver":
-        return replace(fix, text=f"{fix.text}. {way}", commands=())
-    return Fix(text=way)
 
 
 # --- the operating system -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
-from gpusetup.findings.driver import NVML_UNKNOWN
+from gpusetup.findings.cuda import NO_DEVICE, NOT_INITIALIZED, NVML_UNKNOWN_ERROR
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
@@ -33,16 +33,18 @@ def wsl_driver(context: RuleContext) -> Findings:
     if context.other_host:
         return
     messages = events(context, "wsl-driver")
-    # A driver version in a text may come from Windows, although programs in WSL cannot reach that
-    # driver.
+    # Only a list of GPUs shows that WSL reaches the driver. A version in a text may come from
+    # Windows itself.
     is_unreached = machine.os.wsl and not listed_gpus(context) and _nothing_answers_in_wsl(context)
     if messages or is_unreached:
         kernel = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
-        evidence = (*messages, *events(context, *NO_DRIVER_IN_WSL), kernel)
+        failures = events(context, *NO_DRIVER_FOUND, "cuda-unavailable")
+        evidence = (*messages, *failures, kernel)
         yield finding(context, "wsl-driver", evidence)
 
 
-NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
+NO_DRIVER_FOUND = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found")
+"""Events of programs in WSL that cannot reach a driver."""
 
 
 def _nothing_answers_in_wsl(context: RuleContext) -> bool:
@@ -57,7 +59,7 @@ def _nothing_answers_in_wsl(context: RuleContext) -> bool:
     if not is_report(context):
         return False
     is_refused = is_cuda_build(context.torch) and cuda_was_refused(context)
-    return is_refused or bool(events(context, *NO_DRIVER_IN_WSL[:3]))
+    return is_refused or bool(events(context, *NO_DRIVER_FOUND))
 
 
 def wsl_linux_driver(context: RuleContext) -> Findings:
@@ -70,28 +72,31 @@ def wsl_linux_driver(context: RuleContext) -> Findings:
     yield finding(context, "wsl-driver", evidence, message=LINUX_DRIVER_IN_WSL, weak=cuda_starts)
 
 
-NOTHING = ("", "-1", "none", "void", "NoDevFiles")
+NAMES_NO_GPU = ("", "-1", "none", "void", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES that give no GPU."""
 
 
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     if context.other_host:
         return
-    messages = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    messages = (*events(context, "container-no-gpu"), *_hosts_driver_not_found(context))
     # While an image is built, there is no GPU, so a build step that needs one always fails.
     if in_an_image_build(context):
-        messages += (*events(context, *BLIND, *IN_VAIN), *cuda_errors(context, 3, 100))
+        messages += events(context, *FINDS_NO_DRIVER, *USED_NO_GPU)
+        messages += cuda_errors(context, NOT_INITIALIZED, NO_DEVICE)
     if messages:
         yield finding(context, "container-no-gpu", messages)
     elif _got_none(context):
+        failures = events(context, *FINDS_NO_DRIVER, *USED_NO_GPU)
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
-        yield finding(context, "container-no-gpu", (*events(context, *BLIND, *IN_VAIN), kind))
+        yield finding(context, "container-no-gpu", (*failures, kind))
 
 
-IN_VAIN = ("cuda-unavailable", "driver-check-failed")
+USED_NO_GPU = ("cuda-unavailable", "driver-check-failed")
 """Events of a program that could not use a GPU, whether there is a driver or not."""
 
-BLIND = ("no-nvidia-driver", "smi-not-found")
+FINDS_NO_DRIVER = ("no-nvidia-driver", "smi-not-found")
 """Events of a program that finds no part of the driver."""
 
 
@@ -104,10 +109,10 @@ def _got_none(context: RuleContext) -> bool:
         return False
     # Container engines mount nvidia-smi together with the devices; in LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
-    blind_programs = events(context, *BLIND, *by_hand)
+    finds_no_driver = events(context, *FINDS_NO_DRIVER, *by_hand)
     visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
-    was_promised = visible not in NOTHING and machine.pci_devices is None
-    if blind_programs or nvidia_on_pci(context) or was_promised:
+    was_promised = visible not in NAMES_NO_GPU and machine.pci_devices is None
+    if finds_no_driver or nvidia_on_pci(context) or was_promised:
         return True
     # A text need not list the device nodes that a live container shows.
     if not is_report(context):
@@ -116,13 +121,13 @@ def _got_none(context: RuleContext) -> bool:
     # driver is not old, it is not there.
     if asked is False and machine.driver.nvml_code and machine.driver.version is None:
         return True
-    if not cuda_was_refused(context) and not events(context, *IN_VAIN):
+    if not cuda_was_refused(context) and not events(context, *USED_NO_GPU):
         return False
     wants_a_gpu = is_cuda_build(machine.torch) or events(context, "gpu-image")
     return asked is False or bool(wants_a_gpu)
 
 
-def _blind_beside_a_driver(context: RuleContext) -> Events:
+def _hosts_driver_not_found(context: RuleContext) -> Events:
     """Messages of a program that finds no driver, in a text whose nvidia-smi shows that the host's
     driver works."""
     if not is_report(context) or not driver_answers(context):
@@ -132,8 +137,9 @@ def _blind_beside_a_driver(context: RuleContext) -> Events:
     if is_in_wsl_itself or events(context, *OTHER_REASONS):
         return ()
     # A container that was started without a GPU has no nvidia-smi either.
-    has_no_gpu = context.snapshot.container.nvidia_requested is False
-    return events(context, *(BLIND if has_no_gpu else BLIND[:1]))
+    if context.snapshot.container.nvidia_requested is False:
+        return events(context, *FINDS_NO_DRIVER)
+    return events(context, "no-nvidia-driver")
 
 
 OTHER_REASONS = (
@@ -166,7 +172,7 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     first_entry = value.split(",")[0].strip()
     # `all` gives GPUs in NVIDIA_VISIBLE_DEVICES, but names none for CUDA. On a machine without an
     # NVIDIA GPU, such a value hides nothing.
-    if first_entry in (*NOTHING, "all"):
+    if first_entry in (*NAMES_NO_GPU, "all"):
         return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU. nvidia-smi ignores the variable and lists all
     # GPUs.
@@ -183,7 +189,7 @@ def container_nvml_lost(context: RuleContext) -> Findings:
     messages = events(context, "container-nvml-lost")
     is_live_container = in_container(context) and not is_report(context)
     cuda_starts = context.snapshot.cuda_api.init_code == 0
-    if is_live_container and context.driver.nvml_code == NVML_UNKNOWN and not cuda_starts:
+    if is_live_container and context.driver.nvml_code == NVML_UNKNOWN_ERROR and not cuda_starts:
         messages += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
     if messages:
         yield finding(context, "container-nvml-lost", messages)

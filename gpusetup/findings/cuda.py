@@ -196,9 +196,6 @@ CODES: dict[int, str] = {
 CODE_OF_KIND = {kind: code for code, kind in CODES.items()}
 """Kind of event -> the code of the same cause."""
 
-ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
-"""Error numbers of older CUDA runtimes -> the current numbers."""
-
 RUNS_ALREADY = (2, 36)
 """Codes with which programs also fail after CUDA has started, for other reasons (2: an allocation
 failed; 36: a call needs a newer driver). They count only if cuInit itself returned them."""
@@ -211,8 +208,7 @@ def cuda_answers(context: RuleContext) -> Findings:
     messages: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):
         of_kind = CODE_OF_KIND.get(event.kind)
-        number = of_kind or whole_number(event.values.get("code")) or 0
-        code = ALIASES.get(number, number)
+        code = of_kind or whole_number(event.values.get("code")) or 0
         is_of_start = of_kind or (code in CODES and code not in RUNS_ALREADY)
         if is_of_start or code == api.init_code:
             messages[code] = (*messages.get(code, ()), event)
@@ -231,7 +227,9 @@ def cuda_answers(context: RuleContext) -> Findings:
             yield finding(context, cause, evidence, weak=is_weak)
 
 
-NO_DEVICE, SYSTEM_NOT_READY = 100, 802
+NOT_INITIALIZED, NO_DEVICE, SYSTEM_NOT_READY = 3, 100, 802
+"""CUDA's errors for a call before CUDA started, for no GPU at all, and for an NVSwitch fabric that
+is not set up."""
 
 
 def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
@@ -286,17 +284,19 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     # The child process that queried one GPU tells more than the one that queried all GPUs.
     of_a_gpu = [event for event in children if "gpu" in event.values]
     messages = (*of_a_gpu, *children, *events(context, "driver-does-not-answer"))
-    for first in messages[:1]:
-        values = dict(first.values)
-        # Without these values, for example in a text, the title is the record's plain one.
-        if children:
-            values = {"asked": "The driver", "problem": "no response", **values}
-        if of_a_gpu:
-            values["problem"] += f" for {named_gpu(first)}"
-        evidence = (replace(first, values=values), *messages[1:])
-        # If the driver in the text responds, the problem that the text describes is over.
-        is_over = is_report(context) and driver_answers(context)
-        yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
+    if not messages:
+        return
+    first = messages[0]
+    values = dict(first.values)
+    # Without these values, for example in a text, the title is the record's plain one.
+    if children:
+        values = {"asked": "The driver", "problem": "no response", **values}
+    if of_a_gpu:
+        values["problem"] += f" for {named_gpu(first)}"
+    evidence = (replace(first, values=values), *messages[1:])
+    # If the driver in the text responds, the problem that the text describes is over.
+    is_over = is_report(context) and driver_answers(context)
+    yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 
 def named_gpu(event: Event) -> str:
@@ -305,19 +305,20 @@ def named_gpu(event: Event) -> str:
     return f"GPU {number} ({bus})" if bus else f"GPU {number}"
 
 
-NOT_SUPPORTED = "3"
-"""NVML_ERROR_NOT_SUPPORTED."""
+NVML_NOT_SUPPORTED, NVML_LIBRARY_MISMATCH, NVML_UNKNOWN_ERROR = 3, 18, 999
+"""NVML's errors (nvml.h) for a value that a GPU does not have, for a library of another version
+than the kernel module, and for an unknown error."""
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
-        code, is_nvmls = event.values.get("code"), event.values.get("asked") == "nvml"
+        # CUDA's codes have other meanings than NVML's.
+        is_nvmls = event.values.get("asked") == "nvml"
+        nvml_code = whole_number(event.values.get("code")) if is_nvmls else None
         # Some GPUs do not have this value.
-        if code == NOT_SUPPORTED:
+        if nvml_code == NVML_NOT_SUPPORTED:
             continue
-        # The codes of CUDA have other meanings.
-        nvml_code = whole_number(code) if is_nvmls else None
         cause = NVML_CAUSES.get(nvml_code or 0, "driver-does-not-answer")
         gpu, problem = named_gpu(event), event.values.get("problem", "")
         # The titles of these causes have different placeholders.
@@ -349,8 +350,9 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML failed to start on this machine; each error code has its own cause."""
     machine, is_in_container = context.snapshot, in_container(context)
     code, cuda_starts = machine.driver.nvml_code or 0, machine.cuda_api.init_code == 0
-    # Only a probed machine has an NVML code; other rules handle the messages in a text.
-    if is_report(context) or context.other_host or code in (NVML_STARTS, NVML_OTHER_LIBRARY):
+    # Only a probed machine has an NVML code; other rules handle the messages in a text. A library
+    # that does not match the kernel module has its own finding.
+    if is_report(context) or context.other_host or code in (0, NVML_LIBRARY_MISMATCH):
         return
     lacks_kernel_driver = code in NO_KERNEL_DRIVER
     driver_runs = cuda_starts or machine.driver.module_loaded
@@ -371,11 +373,6 @@ def nvml_init_failed(context: RuleContext) -> Findings:
         asked="NVML",
         problem=answer,
     )
-
-
-NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
-"""NVML's codes for success, for a library that does not match the kernel module (another finding),
-and for an unknown error."""
 
 
 RULES = (

@@ -31,7 +31,7 @@ from gpusetup.evidence.facts import (
     wanted_cuda,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
-from gpusetup.findings.cuda import named_gpu
+from gpusetup.findings.cuda import NVML_LIBRARY_MISMATCH, named_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.fixes.owners import has_a_scheduler
@@ -40,8 +40,7 @@ from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
 
 NVML_DRIVER_NOT_LOADED = 9
-
-NVML_UNKNOWN = 999
+"""NVML_ERROR_DRIVER_NOT_LOADED."""
 
 
 def driver_belongs_here(context: RuleContext) -> bool:
@@ -102,14 +101,11 @@ DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 def on_the_bus(context: RuleContext) -> Events:
     """Evidence from the PCI bus: the first two NVIDIA devices with their drivers."""
-    return tuple(
-        shown(
-            context,
-            "pci_devices",
-            f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}",
-        )
-        for device in nvidia_on_pci(context)[:2]
-    )
+    texts = [
+        f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}"
+        for device in nvidia_on_pci(context)
+    ]
+    return tuple(shown(context, "pci_devices", text) for text in texts[:2])
 
 
 NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
@@ -249,9 +245,6 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
     )
-
-
-NVML_LIBRARY_MISMATCH = 18
 
 
 def nvml_mismatch(context: RuleContext) -> Findings:

@@ -292,11 +292,7 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
     if unread := needs.unread(context, needs.TORCH):
-        text = (
-            f"Keep the installed torch, and install the release of {name} that belongs to it. Each "
-            f"torch release has one matching release of {name}, which `gpusetup resolve {name}` "
-            "prints"
-        )
+        text = f"Keep the installed torch. `gpusetup resolve {name}` prints the {name} that fits it"
         return Fix(text=text, needs=unread)
     return paste.install_torch(context, f"Install torch and {name} together. ")
 

@@ -40,7 +40,7 @@ HOT_CELSIUS = 90
 
 
 def power_thermal_throttle(context: RuleContext) -> Findings:
-    """GPUs whose clocks are lowered because of heat or a power limit."""
+    """GPUs whose clocks are lowered because of heat or a power limit, or that are just too hot."""
     reasons = SLOWDOWNS | AS_DESIGNED if is_report(context) else SLOWDOWNS
     slowed = [
         gpu
@@ -49,7 +49,7 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
         or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
     ]
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
-    if slowed and marked(context, slowed, *fields):
+    if slowed:
         yield of_gpus(context, "power-thermal-throttle", slowed, *fields)
 
 
@@ -97,23 +97,29 @@ def memory_taken(context: RuleContext) -> Findings:
             yield finding(context, "gpu-memory-taken", (evidence,), who=names)
 
 
+FIRST_WITH_BF16, FIRST_FOR_TRITON = Capability(8, 0), Capability(7, 0)
+"""The first GPUs that multiply bfloat16 matrices (Ampere) and that Triton supports (Volta)."""
+
+
 def too_old(context: RuleContext) -> Findings:
     """One finding for each feature that torch would use and that an older GPU lacks."""
     torch = context.torch
     # A build of torch for the CPU or another maker does not use these features.
     if not is_cuda_build(torch):
         return
-    # The cause, the first compute capability that has the feature, and how serious it is.
-    limits = [("bf16-unsupported", Capability(8, 0), Severity.NOTE)]
+    limits = [("bf16-unsupported", FIRST_WITH_BF16, Severity.NOTE)]
     # Only torch.compile, which came with torch 2.0, needs Triton. An unknown version counts as new.
-    if parsed(torch.version or "99") >= parsed("2.0"):
-        limits.append(("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNING))
+    if torch.version is None or parsed(torch.version) >= parsed("2.0"):
+        limits.append(("gpu-too-old-for-triton", FIRST_FOR_TRITON, Severity.WARNING))
     for cause, first, severity in limits:
-        for gpu in visible_gpus(context.snapshot):
-            if gpu.compute_capability and gpu.compute_capability < first:
-                yield of_gpus(context, cause, (gpu,), "compute_capability", severity=severity)
-                # One GPU is enough as an example.
-                break
+        older = [
+            gpu
+            for gpu in visible_gpus(context.snapshot)
+            if gpu.compute_capability and gpu.compute_capability < first
+        ]
+        if older:
+            # One GPU is enough as an example.
+            yield of_gpus(context, cause, older[:1], "compute_capability", severity=severity)
 
 
 class DeviceFault(NamedTuple):

@@ -132,10 +132,10 @@ def no_kernel_image(context: RuleContext) -> Findings:
     # If torch itself lacks the kernel, arch_not_in_wheel finds it.
     if not messages or torch_lacks_it or events(context, "gpu-not-in-wheel"):
         return
-    module, known = extension_of(messages), capabilities(context)
+    module, gpus_read = extension_of(messages), capabilities(context)
     # If torch's list contains the kernel, the record's `refuted_by` removes the finding.
-    cause = "extension-arch-mismatch" if module else _by_age(context, known)
-    gpu_name = gpu_naming.gpu_names(context) if known else "this GPU"
+    cause = "extension-arch-mismatch" if module else _by_age(context, gpus_read)
+    gpu_name = gpu_naming.gpu_names(context) if gpus_read else "this GPU"
     who = module or _program_beside_torch(context)
     if cause == "arch-too-new-for-wheel":
         who = who or torch_in_words(context)
@@ -143,24 +143,26 @@ def no_kernel_image(context: RuleContext) -> Findings:
     yield finding(context, cause, evidence, who=who or "an extension", gpu=gpu_name)
 
 
-def _by_age(context: RuleContext, known: list[Capability]) -> str:
+def _by_age(context: RuleContext, gpus_read: list[Capability]) -> str:
     """The cause if the wheel's kernels are unknown: newer wheels dropped old GPUs, and older wheels
     do not support new ones yet."""
-    version = parsed(context.torch.version or "99")
-    oldest, newest = Capability(7, 5), Capability(9, 0)  # Recent wheels all support these GPUs.
-    if version < parsed("1.13"):
-        oldest, newest = OLDEST_SERVED, Capability(8, 6)
-    # Of a release without its label, some builds may have the kernels that others lack.
-    targets = {capability.sm for capability in known}
-    builds = context.catalog.builds if context.torch.backend is None else ()
-    may_have_them = any(
-        parsed(build.torch) == version and targets.issubset(build.kernels) for build in builds
-    )
-    if not known or may_have_them:
+    version = context.torch.version
+    is_before_hopper = version is not None and parsed(version) < parsed("1.13")
+    oldest, newest = SERVED_BEFORE_HOPPER if is_before_hopper else SERVED_SINCE
+    if not gpus_read:
         return "no-kernel-image"
-    if max(known) > newest:
+    if max(gpus_read) > newest:
         return "arch-too-new-for-wheel"
-    return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"
+    if min(gpus_read) < oldest:
+        return "arch-too-old-for-wheel"
+    # torch's own wheels support these GPUs, so the kernel that failed is not torch's.
+    return "extension-arch-mismatch"
+
+
+SERVED_BEFORE_HOPPER = (OLDEST_SERVED, Capability(8, 6))
+"""The oldest and the newest GPUs for which torch 1.12 and older have kernels."""
+SERVED_SINCE = (Capability(7, 5), Capability(9, 0))
+"""The oldest and the newest GPUs for which all recent CUDA builds of torch have kernels."""
 
 
 RULES = (

@@ -26,7 +26,7 @@ from gpusetup.readings.nvidia_smi import shows_computing
 
 MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation."""
-MOST = 0.6
+LARGE_SHARE = 0.6
 """Above this share of a GPU's memory, other programs use most of it."""
 
 
@@ -61,7 +61,7 @@ def _measured(message: Event) -> Event:
         values = {"asked": gib(requested), "total": gib(total)}
         # If the message does not contain torch's own share, the share of other programs is unknown.
         held_by_others = 0 if held_by_torch is None else total - free - held_by_torch
-        if held_by_others > MOST * total:
+        if held_by_others > LARGE_SHARE * total:
             values["others"] = gib(held_by_others)
         elif free > 2 * requested:
             # Far more memory is free than the program requested.

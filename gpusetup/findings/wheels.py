@@ -42,7 +42,7 @@ def no_file(context: RuleContext) -> Findings:
                 context,
                 cause or "wrong-index",
                 events(context, message.kind),
-                fix=_way(context, cause, requested, message),
+                fix=_fix_for(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
             )
@@ -71,7 +71,7 @@ ITS_INDEX_IS_EXPLICIT = (
 )
 
 
-def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
+def _fix_for(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or an installation of the chosen build."""
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
@@ -112,13 +112,10 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
     name, exact, _ = requirement(requested)
     machine = context.os.machine or "this processor"
     releases = paste.pip(context, "index", "versions", name)
-    markers = (
-        "`tool.uv.environments`, or its own marker" if paste.in_a_project(context) else "a marker"
-    )
     here = f"{name} {exact}" if exact else name
     return Fix(
         text=f"torch is not at fault, and stays. {here} has no wheel for {machine}: loosen its pin "
-        f"to a release that has one, or leave it out on this system by {markers} "
+        f"to a release that has one, or leave it out on this system by a marker "
         f"(`; platform_machine != '{machine}'`). If you need this release, build it from source",
         looks=paste.look("see its releases", releases) if context.installer != "uv" else (),
     )

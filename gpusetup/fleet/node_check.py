@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import DRIVER_FILES, diagnose, rules_of
+from gpusetup.diagnosis.diagnose import DRIVER_RULES, diagnose
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
+from gpusetup.findings import message_rules
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
 from gpusetup.fleet.facts import GPU_COUNT, GPU_NAME, facts_of, words_of
 from gpusetup.model.codec import from_json
@@ -54,7 +55,7 @@ program."""
 def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected` contains the facts of its profile."""
     facts = facts_of(snapshot)
-    of_the_driver = rules_of(("message_rules", *DRIVER_FILES))
+    of_the_driver = (*message_rules.RULES, *DRIVER_RULES)
     findings = (*findings_of(snapshot, of_the_driver), *unlike_profile(expected, facts))
     # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
     if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
