@@ -5,9 +5,8 @@ Sources, where a record names no other: NVIDIA Container Toolkit documentation, 
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
@@ -142,7 +141,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     return Fix(
         text=text,
         commands=toolkit_commands(context),
-        looks=paste.look("check first whether the host's driver works", *lines("nvidia-smi -L")),
+        looks=paste.titled("check first whether the host's driver works", *lines("nvidia-smi -L")),
         needs_root=True,
     )
 

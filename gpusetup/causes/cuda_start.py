@@ -7,10 +7,9 @@ nvidia-modprobe.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, places, proofs
+from gpusetup.evidence import alike, facts, places, proofs
 from gpusetup.evidence.command_values import is_a_version, is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus, in_container
 from gpusetup.fixes import paste, system_packages

@@ -6,9 +6,8 @@ Sources, where a record names no other: NVML API reference, nvmlReturn_t.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import events, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import (
     RuleContext,
@@ -97,7 +96,7 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
     if cuda and first_cuda:
         cuda = max(cuda, first_cuda, key=parsed)
     questions = (paste.ask_torch(context), *lines("nvcc --version"))
-    looks = paste.look("see which CUDA versions torch and nvcc have", *questions)
+    looks = paste.titled("see which CUDA versions torch and nvcc have", *questions)
     return Fix(text=text, commands=paste.toolkit_home(context, cuda), looks=looks)
 
 
@@ -123,7 +122,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     elif is_a_version(minor):
         commands = (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
-    question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
+    question = paste.titled("see which CUDA version torch has", paste.ask_torch(context))
     return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 

@@ -3,9 +3,8 @@ imprecise."""
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
+from gpusetup.evidence import alike, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import IN_A_CONTAINER, no
 from gpusetup.fixes import training

@@ -10,9 +10,8 @@ import re
 
 from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files

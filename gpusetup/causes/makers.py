@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
 from gpusetup.evidence.facts import whys
 

@@ -6,9 +6,8 @@ lines); torch documentation, distributed.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence import proofs
+from gpusetup.evidence import alike, proofs
 from gpusetup.messages.row import says
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"

@@ -6,9 +6,8 @@ Sources, where a record names no other: CUDA Runtime API reference, cudaError.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
+from gpusetup.evidence import alike, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -31,7 +30,7 @@ def programs_own(context: RuleContext, text: str) -> Fix:
     if program and program.way:
         way = program.way
     sentence = f"{text}. {way}" if text else way
-    looks = paste.look("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
+    looks = paste.titled("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     return Fix(text=sentence, looks=looks)
 
 

@@ -7,9 +7,8 @@ Sources, where a record names no other: the wheels and indexes of torch, read fo
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, packages
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import TORCH_SYMBOL

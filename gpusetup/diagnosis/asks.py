@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.causes import alike
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence import alike
 from gpusetup.evidence.context import (
     driver_answers,
     events,

@@ -92,6 +92,7 @@ def source_of(context: RuleContext, subject: str) -> str:
 
 
 MOST_QUOTES = 3
+"""The most messages that a finding quotes."""
 
 
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
@@ -112,7 +113,8 @@ def events(context: RuleContext, *kinds: str) -> Events:
 
 
 def gpus(context: RuleContext) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that a driver listed, including hidden ones."""
+    """The NVIDIA GPUs that a driver listed or a text mentions, including those that a variable
+    hides from programs."""
     return of_nvidia(context.snapshot.gpus or ())
 
 
@@ -164,8 +166,8 @@ NO_FAILURES = frozenset(
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "
     "gpu-starved container-start-failed vendor-image "
-    "python-bound".split()
-) | {"card-beside-nvidia"}
+    "python-bound card-beside-nvidia".split()
+)
 """Events that do not explain a failure on their own."""
 
 
@@ -222,6 +224,7 @@ def has_nvidia(context: RuleContext) -> bool | None:
     if machine.os.wsl:
         own_lines = lines_of_a_person(context)
         denials = tuple(event for event in denials if line_of(event.source) in own_lines)
+    # An answer of NVML outweighs a statement that there is no GPU.
     if nvml_code is None and denials:
         return False
     # If a driver is installed or responds, the machine probably has a GPU that failed to start, so
@@ -333,21 +336,24 @@ def is_cuda_build(torch: Torch) -> bool:
     return cuda_needed(torch) is not None
 
 
+MOST_DIGITS = 18
+"""No size, version or index has more digits. Python refuses to read numbers of 5,000 digits."""
+
+
 def whole_number(text: str | None) -> int | None:
     """The number in a text; None if the text is not a number or has too many digits.
 
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
     """
-    # Only numbers of up to 18 digits surely fit into 64 bits; `isdigit` also accepts the digits of
-    # other scripts.
-    if not text or len(text) > 18 or not (text.isascii() and text.isdigit()):
+    # `isdigit` alone also accepts the digits of other scripts.
+    if not text or len(text) > MOST_DIGITS or not (text.isascii() and text.isdigit()):
         return None
     return int(text)
 
 
 def gib(size_bytes: int) -> str:
-    """A memory size in GiB, or in MiB if it is small.
+    """A memory size in GiB, or in MiB if it is less than half a GiB.
 
     >>> gib(4294967296), gib(20971520), gib(0)
     ('4.0 GiB', '20 MiB', '0.0 GiB')

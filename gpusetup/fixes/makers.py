@@ -58,7 +58,7 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
         return Fix(
             text=f"Install {name}, if it has kernels for this GPU: {SERVED_CARDS} (`rocminfo | "
             "grep gfx` prints the target). Otherwise the CPU build works",
-            alternatives=paste.other("if the GPU is one of these", install),
+            alternatives=paste.titled("if the GPU is one of these", install),
         )
     if context.snapshot.makers is None:
         return Fix(text=f"Install {name} from its own index", commands=(install,))
@@ -84,7 +84,7 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
             f"the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not support "
             "this, so test the results with `gpusetup verify`",
             commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),),
-            alternatives=paste.other(f"AMD's own wheels for {target}", *fix.commands),
+            alternatives=paste.titled(f"AMD's own wheels for {target}", *fix.commands),
         )
     return fix
 

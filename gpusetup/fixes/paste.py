@@ -124,7 +124,7 @@ def into_new_environment(context: RuleContext) -> Line:
     return command(context, "gpusetup", "install", *words)
 
 
-def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
+def by_hand(context: RuleContext) -> tuple[Alternative, ...]:
     """The same installation with this environment's installer. () in a uv project, whose next `uv
     sync` would undo it, in a target that may not be changed, and if the path of the target's Python
     is not plausible."""
@@ -134,16 +134,14 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     if in_a_project(context) or target_refuses(context) or has_odd_path:
         return ()
     # If the environment has no pip, uv installs into it from outside.
-    pipless = context.installer == "pip" and python.has_pip is False
-    by = "uv" if pipless else context.installer
-    typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
-    if not typed:
-        return ()
-    title = f"with {by}"
+    lacks_pip = context.installer == "pip" and python.has_pip is False
+    installer = "uv" if lacks_pip else context.installer
+    typed = tuple(command(context, *argv) for argv in context.commands.get(installer, ()))
+    title = f"with {installer}"
     # The title says why there are two commands.
     if len(typed) > 1:
         title += " (torch from PyTorch's index, everything else from the index you normally use)"
-    return other(title, *first, *typed)
+    return titled(title, *typed)
 
 
 def in_a_project(context: RuleContext) -> bool:
@@ -182,28 +180,15 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
     return command(context, "gpusetup", "install", *target, *options)
 
 
-def new_environment_folder(context: RuleContext, python: str) -> str:
-    """A folder for a new environment with that Python, different from the target's folder."""
-    folder = f".venv-{python}"
-    # A text does not show which folders exist already.
-    return folder if is_report(context) else new_folder(context.snapshot, folder)
-
-
 def ask_torch(context: RuleContext) -> Line:
     """The command that prints the target's torch and its CUDA."""
     ask = "import torch; print(torch.__version__, torch.version.cuda)"
     return command(context, python(context), "-c", ask)
 
 
-def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
-    """Commands that show more and change nothing, under a title; () if there are none."""
-    if not commands:
-        return ()
-    return (Alternative(title=title, commands=commands),)
-
-
-other = look
-"""Alternative commands under a title; () if there are none."""
+def titled(title: str, *commands: Line) -> tuple[Alternative, ...]:
+    """Commands under a title; () if there are none."""
+    return (Alternative(title=title, commands=commands),) if commands else ()
 
 
 ANOTHER_RUNS = (
@@ -332,7 +317,7 @@ def jetson_fix(context: RuleContext) -> Fix:
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """Create a new environment with another Python, and install the torch that fits or was
     requested."""
-    folder = new_environment_folder(context, version)
+    folder = f".venv-{version}"
     requested = context.snapshot.wanted.torch or ""
     releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}
     torch: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     has_segments = not (on(context, "windows") or context.os.wsl)
     may_have_gaps = has_segments and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
-    looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
+    looks = paste.titled("check which programs use the memory", *lines("nvidia-smi"))
     named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
     for trainer in TRAINERS:
         if trainer.name in named:
