@@ -29,7 +29,7 @@ from gpusetup.model.machine import (
     Torch,
 )
 from gpusetup.model.units import GIB
-from gpusetup.model.versions import cuda_of
+from gpusetup.model.versions import Capability, cuda_of
 from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
@@ -118,6 +118,11 @@ def gpus(context: RuleContext) -> tuple[Gpu, ...]:
     return of_nvidia(context.snapshot.gpus or ())
 
 
+def capabilities(context: RuleContext) -> list[Capability]:
+    """The compute capabilities of the NVIDIA GPUs, as far as they are known."""
+    return [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
+
+
 @lru_cache(maxsize=4)
 def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs. Cached, because forty rules ask for them."""
@@ -157,17 +162,14 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-loads-libraries "  # noqa: SIM905
-    "rocm-lists-gpu "
-    "packaged-program environment-owner host-of-a-lender names-failure "
-    "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
-    "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
-    "nccl-on-a-bridge output-shown program-crashed cloud-machine "
-    "file-listed failing-file run-finished container-engine toolkit-installed "
-    "several-gpus run-hangs machine-powers-off silent-crash "
-    "gpu-starved container-start-failed vendor-image "
-    "python-bound card-beside-nvidia".split()
-)
+    "torch-loads-libraries rocm-lists-gpu packaged-program environment-owner host-of-a-lender "  # noqa: SIM905
+    "names-failure gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node "
+    "image-build backend-runs ran-first program-failed trainer-named bare-yes gpu-unused "
+    "ran-alone nccl-on-a-bridge output-shown program-crashed cloud-machine file-listed "
+    "failing-file run-finished container-engine toolkit-installed several-gpus run-hangs "
+    "machine-powers-off silent-crash gpu-starved container-start-failed vendor-image "
+    "python-bound".split()
+) | {"card-beside-nvidia"}
 """Events that do not explain a failure on their own."""
 
 

@@ -29,6 +29,7 @@ def if_shown(sentence: str, *kinds: str) -> Reading:
 
     def read(context: RuleContext) -> str:
         for event in events(context, *kinds):
+            # The message's beginning is enough to recognize it.
             said = (event.text or "")[:40].strip()
             return sentence.format_map(defaultdict(str, {**event.values, "said": said}))
         return ""

@@ -19,7 +19,7 @@ from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, gpus, is_report, on
+from gpusetup.evidence.context import RuleContext, capabilities, is_report, on
 from gpusetup.fixes import needs
 from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
@@ -34,7 +34,7 @@ def command(context: RuleContext, *argv: str) -> Line:
 
 
 def posix(context: RuleContext, *texts: str) -> Lines:
-    """Lines of our own for systems with a POSIX shell; none on Windows."""
+    """Lines that are already written for a POSIX shell; none on Windows."""
     return () if on(context, "windows") else lines(*texts)
 
 
@@ -50,6 +50,7 @@ def unset(context: RuleContext, name: str) -> Lines:
 
 
 LIBRARIES = "LD_LIBRARY_PATH"
+"""The variable with the folders in which Linux' loader looks first."""
 
 
 def without_folders(context: RuleContext, *unwanted: str) -> Lines:
@@ -85,9 +86,8 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
 
 def architectures_for_build(context: RuleContext) -> Lines:
     """The line that sets the GPUs' architectures for an extension build; () if they are unknown."""
-    known = {gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability}
-    architectures = ";".join(map(str, sorted(known)))
-    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),) if known else ()
+    architectures = ";".join(map(str, sorted({*capabilities(context)})))
+    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),) if architectures else ()
 
 
 def python(context: RuleContext) -> str:
@@ -100,7 +100,8 @@ def python(context: RuleContext) -> str:
 
 
 def install_commands(context: RuleContext) -> Lines:
-    """`gpusetup install` for this target; into a new environment if it may not be changed."""
+    """`gpusetup install` for this target: for the project in this folder if one asks for torch, and
+    into a new environment if the target may not be changed."""
     if context.project_words == ("--project",):
         return (command(context, "gpusetup", "install", "--project"),)
     if context.project_words:
@@ -251,9 +252,9 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
         catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
     )
     floor = max((floor, *filter(None, of_gpus)), key=parsed)
-    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
-    yield f"{build.backend} needs NVIDIA driver {floor} or newer ({known})"
-    if not is_report(context) or any(gpu.compute_capability for gpu in gpus(context)):
+    installed = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    yield f"{build.backend} needs NVIDIA driver {floor} or newer ({installed})"
+    if not is_report(context) or capabilities(context):
         return
     yield (
         "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, and "
@@ -281,8 +282,7 @@ def jetson_fix(context: RuleContext) -> Fix:
     """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
     JetPack."""
     jetpack = jetpack_of(board_of(context.snapshot))
-    capabilities = (gpu.compute_capability for gpu in gpus(context))
-    is_ordinary = jetpack and runs_ordinary_wheels(jetpack, filter(None, capabilities))
+    is_ordinary = jetpack and runs_ordinary_wheels(jetpack, capabilities(context))
     if jetpack and context.choice.build and is_ordinary:
         return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     if jetpack is None or jetpack.wheels is None:

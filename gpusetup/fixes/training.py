@@ -64,15 +64,10 @@ def unused_may_help(context: RuleContext) -> bool | None:
     for message in events(context, "out-of-memory"):
         requested = whole_number(message.values.get("asked_bytes"))
         unused = whole_number(message.values.get("idle_bytes"))
-        total = whole_number(message.values.get("total_bytes")) or 0
         if requested is not None and unused is not None:
-            return unused >= max(requested, LEAST_SHARE * total)
+            return unused >= requested
     return None
 
-
-LEAST_SHARE = 0.05
-"""The setting is only recommended if unused memory is at least this share of the GPU's memory. The
-number is our choice."""
 
 SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "
