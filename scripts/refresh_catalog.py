@@ -12,7 +12,7 @@ reads the wheel. An index that cannot be reached ends it.
 
 By hand, one row each: a release (`releases`), what the default package index has for a platform
 (`default_wheels`), a torchvision or torchaudio (`companions`), a CUDA release (`toolkits`,
-`branches`, `compilers`), a GPU (`gpus`). Then
+`branches`), a GPU (`gpus`). Then
 `pytest --accept tests/catalog/test_catalog.py` shows which answers changed, in `tests/golden.json`.
 """
 

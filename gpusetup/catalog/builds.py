@@ -100,18 +100,6 @@ class DefaultWheel(Frozen):
     backend: str
 
 
-class Compiler(Frozen):
-    """The first toolkit whose nvcc compiles for an architecture, and the first one that no longer
-    does.
-
-    None means that support began before the table's first toolkit, or has not ended yet.
-    """
-
-    sm: str
-    from_cuda: str | None = None
-    until_cuda: str | None = None
-
-
 class OtherMakers(Frozen):
     """The builds of one torch version for GPUs from makers other than NVIDIA."""
 
@@ -178,7 +166,6 @@ class Catalog(Frozen):
     """The companion releases that work with several torch versions, not only with the one that they
     were released with."""
     default_wheels: tuple[DefaultWheel, ...]
-    compilers: tuple[Compiler, ...]
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
@@ -194,6 +181,7 @@ class Catalog(Frozen):
         return id(self)
 
     def is_newer_gpu(self, capability: Capability) -> bool:
+        """Whether a GPU is newer than all GPUs in the catalog."""
         return all(row.capability < capability for row in self.gpus)
 
     @property
@@ -280,12 +268,6 @@ class Catalog(Frozen):
                 of_windows = row.windows if family == "windows" else None
                 drivers.append(of_windows or row.linux)
         return max(drivers, key=parsed, default=None)
-
-    def compiler_for(self, arch: str) -> Compiler | None:
-        """The toolkits that can compile for an architecture such as `sm_86` or `compute_90a`."""
-        # `a` and `f` mark variants of an architecture, which the same toolkits know.
-        sm = f"sm_{arch.partition('_')[2].rstrip('af')}"
-        return next((row for row in self.compilers if row.sm == sm), None)
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build for a torch version (with or without label), backend and platform."""

@@ -79,7 +79,7 @@ def serves_backend(
     return label == backend
 
 
-def beside(
+def companion_for(
     catalog: Catalog, name: Name, build: TorchBuild, python: str | None = None
 ) -> str | None:
     """The companion to install together with a build; None if no known index has one."""

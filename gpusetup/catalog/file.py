@@ -25,6 +25,7 @@ JsonRow = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
+    """The catalog that comes with this gpusetup."""
     return read_catalog(shipped(DATA))
 
 
@@ -76,6 +77,7 @@ FIELDS = (
 
 
 def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
+    """A build from its row. `catalog` has the oldest driver for the build's CUDA version."""
     family, _, machine = row["on"].partition("-")
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))

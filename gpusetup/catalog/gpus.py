@@ -81,6 +81,7 @@ class GpuRow(Frozen):
 
 
 JETSON = frozenset({"orin", "thor", "xavier", "nano"})
+"""Words in the names of Jetson boards and their GPUs."""
 UNIFIED = JETSON | {"gb10"}
 """Words in the names of GPUs that share the machine's memory."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from gpusetup.catalog.facts import Integrated, JetPack, facts
 from gpusetup.model.machine import Gpu, Snapshot
@@ -75,17 +74,12 @@ def is_board_gpu(gpu: Gpu) -> bool:
     >>> is_board_gpu(Gpu(name="NVIDIA Thor")), is_board_gpu(Gpu(name="Tesla T4"))
     (True, False)
     """
-    return gpu.compute_capability in BOARDS or _names_a_board(gpu.name)
+    return gpu.compute_capability in BOARDS or BOARD_WORD.search(gpu.name) is not None
 
 
 BOARD_WORD = re.compile(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b")
 """Words that name a Jetson's chip. `nvgpu` is among them, because nvidia-smi prints this driver's
 name as the GPU's name on a Jetson."""
-
-
-@lru_cache(maxsize=1024)
-def _names_a_board(name: str) -> bool:
-    return BOARD_WORD.search(name) is not None
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | None]) -> bool:

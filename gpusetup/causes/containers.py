@@ -5,9 +5,8 @@ Sources, where a record names no other: NVIDIA Container Toolkit documentation, 
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
@@ -21,14 +20,16 @@ DOCKER = Fix(
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
+PODMAN_BY_CDI = lines(
+    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+)
+
 START_WITH_GPU = {
     "podman": Fix(
         text="Start the container again with `--device nvidia.com/gpu=all` (the last command "
         "tests it with a plain image). The host needs nvidia-container-toolkit",
-        commands=lines(
-            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
-        ),
+        commands=PODMAN_BY_CDI,
     ),
     "kubernetes": Fix(
         text="Request a GPU in the pod's specification (resources.limits `nvidia.com/gpu: 1`). "
@@ -45,7 +46,8 @@ START_WITH_GPU = {
     "none": DOCKER,
     "docker": DOCKER,
 }
-"""A kind of container -> how to start it with a GPU. The commands must be run on the host."""
+"""A kind of container -> how to start it with a GPU; `none` is the host itself, where docker starts
+the container. The commands must be run on the host."""
 
 
 def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
@@ -77,10 +79,8 @@ BY_DNF = lines(
 )
 
 REPOSITORY = {
-    "ubuntu": BY_APT,
-    "debian": BY_APT,
-    "fedora": BY_DNF,
-    "rhel": BY_DNF,
+    **dict.fromkeys(("ubuntu", "debian"), BY_APT),
+    **dict.fromkeys(("fedora", "rhel"), BY_DNF),
 }
 """A distribution -> the commands that add NVIDIA's repository (from the toolkit's guide, November
 2026). Arch's own repositories have the package."""
@@ -88,6 +88,7 @@ REPOSITORY = {
 
 def toolkit_commands(context: RuleContext) -> Lines:
     """The commands that install NVIDIA's container toolkit on the host and configure the engine."""
+    # Docker Desktop on Windows runs in WSL and includes the toolkit.
     if ON_WINDOWS(context):
         return lines(
             "wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi"
@@ -97,10 +98,10 @@ def toolkit_commands(context: RuleContext) -> Lines:
     repository = REPOSITORY.get(family, ())
     package = system_packages.package_of(family, "nvidia-container-toolkit")
     kind = context.snapshot.container.kind or ""
-    use = CONFIGURED.get(kind, CONFIGURED["docker"])
+    configure = CONFIGURED.get(kind, CONFIGURED["docker"])
     if kind == "kubernetes":
-        use = (*node_commands(context), *lines("kubectl get runtimeclass nvidia"))
-    return (*repository, *package, *use)
+        configure = (*node_commands(context), *lines("kubectl get runtimeclass nvidia"))
+    return (*repository, *package, *configure)
 
 
 ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
@@ -126,10 +127,7 @@ CONFIGURED = {
         "sudo systemctl restart docker",
         "docker run --rm --gpus all ubuntu nvidia-smi",
     ),
-    "podman": lines(
-        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-        "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
-    ),
+    "podman": PODMAN_BY_CDI,
 }
 """An engine -> the commands that configure it for the toolkit and check the result."""
 
@@ -142,7 +140,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     return Fix(
         text=text,
         commands=toolkit_commands(context),
-        looks=paste.look("check first whether the host's driver works", *lines("nvidia-smi -L")),
+        looks=paste.titled("check first whether the host's driver works", *lines("nvidia-smi -L")),
         needs_root=True,
     )
 
@@ -333,7 +331,7 @@ CAUSES = (
         "that engine. Or set `runtimeClassName: nvidia` for the pod",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
         needs_root=True,
-        commands=lambda context: node_commands(context),
+        commands=node_commands,
     ),
     Cause(
         "docker-other-daemon",

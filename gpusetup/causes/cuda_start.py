@@ -7,12 +7,11 @@ nvidia-modprobe.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, places, proofs
-from gpusetup.evidence.command_values import is_a_version, is_an_identifier
-from gpusetup.evidence.context import RuleContext, gpus, in_container
+from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence.command_values import is_a_version
+from gpusetup.evidence.context import RuleContext, in_container
 from gpusetup.fixes import paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -22,6 +21,7 @@ from gpusetup.model.shell import Lines, filled
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """Install the Fabric Manager version that matches the driver exactly."""
     version = context.driver.version or ""
+    # A container does not show its host's distribution, where the package must be installed.
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
     install = (filled(row, branch=version.partition(".")[0], version=version),) if row else ()
@@ -30,9 +30,10 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
         "sudo systemctl enable nvidia-fabricmanager",
         "sudo systemctl restart nvidia-fabricmanager",
     )
-    named = f"Install Fabric Manager {version} (the driver's version), and start it"
-    unread = f"{text} (`nvidia-smi` shows the version)"
-    return Fix(text=named if version else unread, commands=(*install, *start), needs_root=True)
+    sentence = f"{text} (`nvidia-smi` shows the version)"
+    if version:
+        sentence = f"Install Fabric Manager {version} (the driver's version), and start it"
+    return Fix(text=sentence, commands=(*install, *start), needs_root=True)
 
 
 BY_APT = "sudo apt install -y 'nvidia-fabricmanager-{branch}={version}*'"
@@ -58,18 +59,6 @@ def _without_other_libcuda(context: RuleContext) -> Lines:
 
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
-
-HIDES = "CUDA_VISIBLE_DEVICES"
-
-
-def _chosen(context: RuleContext) -> Lines:
-    """The command that selects the first MIG instance. Instances whose name is not safe to use in a
-    command are skipped."""
-    for gpu in gpus(context):
-        for instance in gpu.mig_instances:
-            if is_an_identifier(instance):
-                return (paste.setting(context, HIDES, instance),)
-    return ()
 
 
 CAUSES = (
@@ -216,7 +205,7 @@ CAUSES = (
         check=CheckCommand("ls -l /dev/nvidia-uvm; lsmod | grep nvidia_uvm", "ls: cannot access '/dev/nvidia-uvm': No such file or directory"),
         cases=(
             Message(
-                where=(places.IN_A_CONTAINER,),
+                where=(in_container,),
                 text="On the host, load nvidia_uvm, pass /dev/nvidia-uvm to the container, and "
                 "start the container again. For LXC, the setting is `lxc.mount.entry = "
                 "/dev/nvidia-uvm dev/nvidia-uvm none bind,optional,create=file`",
@@ -253,7 +242,7 @@ CAUSES = (
         look=("ls -l /dev/nvidia*",),
         cases=(
             Message(
-                where=(places.IN_A_CONTAINER,),
+                where=(in_container,),
                 text="Start the container again in the group that owns the device nodes (docker: "
                 '`--group-add "$(stat -c %g /dev/nvidiactl)"`; podman: `--group-add keep-groups '
                 "--security-opt label=disable`), or run the program in the container as root",
@@ -280,7 +269,6 @@ CAUSES = (
         "GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
         explains=("invalid-device-ordinal",),
-        commands=_chosen,
         look=("nvidia-smi -L",),
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),

@@ -6,14 +6,10 @@ Sources, where a record names no other: NVML API reference, nvmlReturn_t.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import events, listed_gpus
-from gpusetup.evidence.places import (
-    IN_A_CONTAINER,
-    no,
-)
+from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence.context import events, in_container, listed_gpus
+from gpusetup.evidence.places import no
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
@@ -179,7 +175,7 @@ CAUSES = (
     Cause(
         "nvml-mismatch",
         by_check=True,
-        certain_if=no(IN_A_CONTAINER),
+        certain_if=no(in_container),
         check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
         means="Usually an update replaced the driver's packages while the old kernel module "

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.causes import alike
-from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
     cuda_needed,
     events,
-    gpus,
     on,
 )
 from gpusetup.fixes import paste
@@ -34,30 +31,31 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.machine import Events
 from gpusetup.model.shell import Lines, lines
-from gpusetup.model.versions import Capability, parsed
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
 
 
-def _is_no_companions(context: RuleContext) -> bool:
-    """Whether the extension is certainly not torchvision or torchaudio, which may load the same
-    library of torch."""
+def _is_of_another_package(context: RuleContext) -> bool:
+    """Whether the extension belongs to another package than torchvision and torchaudio.
+
+    If one of these two does not fit, a message that names only a library of torch (other than
+    libc10_cuda) may be its own.
+    """
+    if not events(context, "torchvision-mismatch", "torchaudio-mismatch"):
+        return True
     named = [event.values for event in events(context, "extension-abi-mismatch")]
-    return not events(context, *COMPANIONS[:2]) or any(
-        set(values) != {"library"} or "c10_cuda" in values["library"] for values in named
-    )
+    return any(set(values) != {"library"} or "c10_cuda" in values["library"] for values in named)
 
 
-def capabilities(context: RuleContext) -> list[Capability]:
-    """The compute capabilities of the GPUs, as far as they are known."""
-    return [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
+NO_KERNEL = (8, 48, 98, 209)
+"""CUDA's codes for cudaErrorInvalidDeviceFunction (8 before CUDA 10.1, then 98) and
+cudaErrorNoKernelImageForDevice (48, then 209, which is also the driver's code)."""
 
 
 def kernel_messages(context: RuleContext) -> Events:
-    """Events that say that a kernel for the GPU is missing, in words or as error numbers of the two
-    CUDA APIs."""
-    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
+    """Events that say that a kernel for the GPU is missing, in words or as an error code."""
+    return (*events(context, "no-kernel-image"), *cuda_errors(context, *NO_KERNEL))
 
 
 def extension_of(messages: Events) -> str | None:
@@ -85,19 +83,12 @@ BUILD_TOOLS = lines(
 )
 
 
-def one_cuda(context: RuleContext, text: str) -> Fix:
-    """Install the CUDA toolkit with torch's CUDA version if its compiler supports the GPU,
-    otherwise the first version that does."""
-    rejected = _values(context, "jit-arch-rejected")
-    values = {**rejected, **_values(context, "cuda-toolkit-mismatch-extension-build")}
+def _toolkit_of_torch(context: RuleContext, text: str) -> Fix:
+    """Install the CUDA toolkit with torch's CUDA version."""
+    values = _values(context, "cuda-toolkit-mismatch-extension-build")
     cuda = values.get("torch") or cuda_needed(context.torch)
-    compiler = context.catalog.compiler_for(values.get("arch", ""))
-    # For a generation that a later compiler dropped, a newer CUDA would not help.
-    first_cuda = compiler.from_cuda if compiler and not compiler.until_cuda else None
-    if cuda and first_cuda:
-        cuda = max(cuda, first_cuda, key=parsed)
     questions = (paste.ask_torch(context), *lines("nvcc --version"))
-    looks = paste.look("see which CUDA versions torch and nvcc have", *questions)
+    looks = paste.titled("see which CUDA versions torch and nvcc have", *questions)
     return Fix(text=text, commands=paste.toolkit_home(context, cuda), looks=looks)
 
 
@@ -123,7 +114,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     elif is_a_version(minor):
         commands = (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
     sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
-    question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
+    question = paste.titled("see which CUDA version torch has", paste.ask_torch(context))
     return Fix(text=sentence, commands=commands, looks=() if cuda else question)
 
 
@@ -145,7 +136,7 @@ CAUSES = (
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
-        where=(_is_no_companions,),
+        where=(_is_of_another_package,),
         commands=rebuild_of("extension-abi-mismatch"),
         cases=(
             Message(
@@ -348,7 +339,7 @@ CAUSES = (
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
-        way=one_cuda,
+        way=_toolkit_of_torch,
         says=(
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),

@@ -5,9 +5,8 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand
-from gpusetup.evidence import proofs
+from gpusetup.evidence import alike, proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS, CAPABILITY
 from gpusetup.messages.row import says

@@ -3,11 +3,10 @@ imprecise."""
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.evidence import alike, proofs
+from gpusetup.evidence.context import RuleContext, events, in_container
+from gpusetup.evidence.places import no
 from gpusetup.fixes import training
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -52,7 +51,7 @@ CAUSES = (
         "with `medium: Memory` at /dev/shm), or use num_workers=0",
         cases=(
             Message(
-                where=(no(IN_A_CONTAINER),),
+                where=(no(in_container),),
                 title="Bus error: /dev/shm is too small, or a file that a worker reads is "
                 "incomplete",
                 text="First check how large /dev/shm is. If it is small, start the container with "

@@ -45,6 +45,7 @@ NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
 """Findings that appear if CUDA has no device, whatever the reason."""
 
 INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
+"""Errors of cuInit that do not name their reason."""
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
@@ -62,8 +63,7 @@ NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
 """Findings that a failed installation can cause."""
 
 UNINSTALLABLE = (
-    "torch-missing", "torch-half-installed", "torch-import-failed", "resolver-conflict",
-    "wrong-index", "python-no-wheel", "download-hash-mismatch",
+    *NO_TORCH, "resolver-conflict", "wrong-index", "python-no-wheel", "download-hash-mismatch",
 )  # fmt: skip
 """Errors in a later step of an installation that only follow from an earlier failed step."""
 
@@ -113,7 +113,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "container-cdi-unresolvable", "k8s-gpu-not-allocatable", "container-no-gpu",
         "container-nvml-lost", "container-driver-capability-missing", "wsl-driver",
     ),
-    Layer.HARDWARE: ("gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "ecc-error", "gpu-hang"),
+    Layer.HARDWARE: ("gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "ecc-error"),
     Layer.DRIVER: (
         "hybrid-gpu-off", "secure-boot-rejected", "driver-missing",
         "driver-not-loaded", "nvml-mismatch", "gpu-init-failed",

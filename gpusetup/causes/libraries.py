@@ -10,9 +10,8 @@ import re
 
 from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
@@ -39,30 +38,40 @@ ANOTHER_CUDA = ("cuda", "cudnn", "nccl")
 def _without_other_cuda_folders(context: RuleContext) -> Lines:
     """The commands that remove folders with other CUDA libraries from the loader's path: exactly
     the folders that the events name, or else all that look like CUDA folders."""
-    folders: dict[str, None] = {}
-    for conflict in events(context, "foreign-library", "ld-library-path-conflict"):
-        folder = conflict.values.get("folder")
-        if folder:
-            folders[folder] = None
+    conflicts = events(context, "foreign-library", "ld-library-path-conflict")
+    folders = [one.values["folder"] for one in conflicts if one.values.get("folder")]
     return paste.without_folders(context, *(folders or ANOTHER_CUDA))
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
-    """The commands that put the library's folder first in the loader's search path, if a listing
-    shows the folder."""
+    """Put the library's folder first in the loader's search path, with the command for it if a file
+    listing shows the folder."""
     variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
     for path in listed_files(context):
+        # `/x/nvidia/cudnn/lib/libcudnn.so.9` is in `/x/nvidia/cudnn/lib`.
         folder = re.sub(r"[/\\][^/\\]+$", "", path)
         if is_a_path(folder):
             return Fix(text=text, commands=(paste.prepending(context, variable, folder),))
     return Fix(text=text)
 
 
-def _missing_libraries(context: RuleContext) -> str:
-    """The names of the missing libraries, separated by spaces."""
-    return " ".join(
-        [event.values.get("library", "") for event in events(context, "cuda-lib-missing")]
-    )
+OF_CUDAS_NUMBER = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+"""Libraries whose version number is the CUDA version. cuDNN, cuFFT and cuSPARSE have their own
+numbers."""
+
+
+def _cuda_of_missing_library(context: RuleContext) -> str:
+    """The major CUDA version of the missing library (`12` for libcublas.so.12); "" if its number
+    does not show one."""
+    for event in events(context, "cuda-lib-missing"):
+        if library := OF_CUDAS_NUMBER.search(event.values.get("library", "")):
+            return library[1]
+    return ""
+
+
+def _major_cuda_of_torch(context: RuleContext) -> str:
+    """The major CUDA version that torch was built for; "" if it is not known."""
+    return (cuda_needed(context.torch) or "").partition(".")[0]
 
 
 def _another_package_needs_it(context: RuleContext) -> bool:
@@ -73,20 +82,14 @@ def _another_package_needs_it(context: RuleContext) -> bool:
         return True
     if failing_package(context) not in ("", "torch", "nvidia"):
         return True
-    library = re.search(OF_CUDAS_NUMBER, _missing_libraries(context))
-    return bool(cuda_needed(torch) and library and not _torch_includes_it(context))
-
-
-OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
-"""Libraries whose version number is the CUDA version. cuDNN, cuFFT and cuSPARSE have their own
-numbers."""
+    needed, of_torch = _cuda_of_missing_library(context), _major_cuda_of_torch(context)
+    return bool(needed and of_torch and needed != of_torch)
 
 
 def _torch_includes_it(context: RuleContext) -> bool:
     """Whether the missing library belongs to the CUDA version that torch was built for."""
-    library = re.search(OF_CUDAS_NUMBER, _missing_libraries(context))
-    major, _, _ = (cuda_needed(context.torch) or "").partition(".")
-    return library is not None and library[1] == major
+    needed = _cuda_of_missing_library(context)
+    return bool(needed) and needed == _major_cuda_of_torch(context)
 
 
 def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
@@ -107,15 +110,15 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
+"""`libcudnn_ops_infer.so.8`, `cudnn64_8.dll`."""
 
 
 def _triton_windows(context: RuleContext) -> Lines:
-    """The release of Triton for Windows that was made for the installed torch."""
+    """The command that installs the newest Triton for Windows that was made for the installed
+    torch; () if the torch is unknown, or the table of companions has no such release."""
     triton = companion_table().project("triton-windows")
     torch = context.torch.version
-    if not triton or not torch:
-        return ()
-    newest_first = releases_for(triton, torch)
+    newest_first = releases_for(triton, torch) if triton and torch else ()
     if not newest_first:
         return ()
     return (paste.pip(context, "install", f"triton-windows{newest_first[0]}"),)

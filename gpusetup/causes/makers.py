@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
 from gpusetup.evidence.facts import whys
-
-
-def _lacks_the_kernels(context: RuleContext) -> bool:
-    """Whether the installed ROCm build has no kernels for the GPU."""
-    return bool(events(context, "hip-kernel-missing"))
 
 
 def _rocm_finds_no_gpu(context: RuleContext) -> bool:
     """Whether torch is a ROCm build that finds no GPU, so the wrong build is not the cause."""
     is_rocm = (context.torch.backend or "").startswith("rocm")
     # Only a ROCm build asks HIP for devices, so HIP's answer proves such a build. A missing library
-    # does not, because another program may need it.
+    # (`driver`) does not, because another program may need it.
     hip_answers = whys(context, "no-hip-gpus") - {"driver"}
     finds_none = events(context, "no-hip-gpus") or context.torch.cuda_available is False
     return bool(hip_answers or (is_rocm and finds_none))
@@ -73,7 +67,7 @@ NOT_PERMITTED = Message(
     # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
 )
 NO_KERNELS = Message(
-    where=(_lacks_the_kernels,),
+    where=(lambda context: bool(events(context, "hip-kernel-missing")),),
     title="{build} has no kernels for {board}",
     plain="torch's ROCm build has no kernels for this GPU",
     means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",

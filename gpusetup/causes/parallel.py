@@ -6,9 +6,8 @@ lines); torch documentation, distributed.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence import proofs
+from gpusetup.evidence import alike, proofs
 from gpusetup.messages.row import says
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"
@@ -59,9 +58,6 @@ CAUSES = (
         asks=(f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",),
         says=(
             r"peer access is not supported|peer mapping resources exhausted|cudaErrorPeerAccessUnsupported|(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
-            # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
-            # to the root complex.
-            says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs", example="ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-"),
         ),
     ),
     Cause(
@@ -102,9 +98,9 @@ CAUSES = (
         certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
         title="NCCL cannot create its shared memory segment ({path})",
         means="/dev/shm is full, too small, or not writable.",
-        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
-        "memory, but is slower",
+        text="Make /dev/shm writable (`sudo chmod 1777 /dev/shm`) and large enough (docker: "
+        "--shm-size=8g or --ipc=host), and delete the files that dead processes left there. "
+        "NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),
@@ -112,13 +108,6 @@ CAUSES = (
             says(r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)", example="NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ"),
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
-        ),
-        cases=(
-            Message(
-                having={"why": "permission"},
-                text="/dev/shm is not writable for this user",
-                commands=("sudo chmod 1777 /dev/shm",),
-            ),
         ),
     ),
     Cause(

@@ -6,9 +6,8 @@ Sources, where a record names no other: CUDA Runtime API reference, cudaError.
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
+from gpusetup.evidence import alike, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -23,32 +22,34 @@ from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import lines
 
 
-def programs_own(context: RuleContext, text: str) -> Fix:
-    """How this program gets its GPU support."""
+def fix_of_program(context: RuleContext, text: str) -> Fix:
+    """How this program gets its GPU support: its own way if `messages.programs` has one, otherwise
+    the build that it offers for CUDA."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
     build = "build for the CUDA version of this torch, or the program's newest release"
     way = f"Choose the {build}" if text else f"Install the program's {build}"
     if program and program.way:
         way = program.way
     sentence = f"{text}. {way}" if text else way
-    looks = paste.look("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
+    looks = paste.titled("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     return Fix(text=sentence, looks=looks)
 
 
-def is_all(context: RuleContext) -> bool:
-    """Whether this is all the text shows, without a reason why the GPU support was not loaded."""
+def no_reason_is_shown(context: RuleContext) -> bool:
+    """Whether no message says why the program's GPU support was not loaded. Such a message shows
+    the cause, and this one would only repeat what follows from it."""
     return not events(
         context, "cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error"
     )
 
 
-def _has_a_gpu(context: RuleContext) -> bool:
+def _seeks_a_gpu(context: RuleContext) -> bool:
     """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
     looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
     return bool(looks_for_one) and (has_nvidia(context) is not False)
 
 
-def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
+def _cpu_use_is_unexplained(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
     the program uses torch, and no GPU of another maker is named."""
     is_cpu_build = context.torch.backend == "cpu"
@@ -56,6 +57,7 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
+"""torch's own message: `Torch not compiled with CUDA enabled`, `RuntimeError: Not compiled with …`."""
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The name of a program at the beginning of a sentence."""
@@ -88,8 +90,8 @@ CAUSES = (
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
-        where=(_has_a_gpu, is_all),
-        way=programs_own,
+        where=(_seeks_a_gpu, no_reason_is_shown),
+        way=fix_of_program,
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
             says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
@@ -128,7 +130,7 @@ CAUSES = (
         where=(
             # The name of a GPU from another maker is an event, but no failure.
             lambda context: says_nothing_else(context, "foreign-gpu"),
-            _is_not_known_to_be_the_cpus,
+            _cpu_use_is_unexplained,
             # A program that occupies GPU memory uses the GPU.
             lambda context: not any("holds" in e.values for e in events(context, "gpu-starved")),
         ),
@@ -146,7 +148,7 @@ CAUSES = (
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
         failure=7,
-        where=(says_nothing_else, _is_not_known_to_be_the_cpus),
+        where=(says_nothing_else, _cpu_use_is_unexplained),
         events=("gpu-starved",),
         asks=(alike.LOADER,),
     ),
@@ -158,8 +160,8 @@ CAUSES = (
         means="The GPU and the driver may be fine.",
         text="Install the program's own build for CUDA",
         failure=3,
-        where=(is_all,),
-        way=programs_own,
+        where=(no_reason_is_shown,),
+        way=fix_of_program,
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
             says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),
@@ -197,7 +199,7 @@ CAUSES = (
         "driver and torch are not the reason.",
         text="Run the program again, and read the first error that it prints",
         failure=8,
-        where=(lambda context: says_nothing_else(context),),
+        where=(says_nothing_else,),
         cases=(
             Message(
                 having={"needs": ""},

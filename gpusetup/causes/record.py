@@ -32,15 +32,16 @@ UNORDERED = max(Layer) + 1
 """The place of causes that are never the root cause: after every layer."""
 
 ADDED = re.compile(r" \([^(){}]*\{[^()]*\)|: [^:{}]*\{.*$| in \{\w+\}$")
-"""The part of a title that only adds a value to it: `(error {code})`, `: {problem}`."""
+"""The part of a title that only adds a value to it: ` (error {code})`, `: {problem}`, ` in
+{python}`."""
 VALUE = re.compile(r"\{(\w+)(?::[.\d]+)?\}")
 """A placeholder for an event's value in a title."""
 STANDS_FOR = {
     **dict.fromkeys(("who", "gpu", "gpus", "node"), "the GPU"),
     **dict.fromkeys(("package", "name", "asked"), "a package"),
-    "have": "has", "library": "a library", "module": "an extension", "program": "a program",
-    "object": "an object", "symbol": "a function", "header": "a header", "tool": "a tool",
-    "host": "the package index", "path": "the environment", "prefix": "this environment",
+    "library": "a library", "module": "an extension", "program": "a program",
+    "symbol": "a function", "tool": "a tool",
+    "host": "the package index", "prefix": "this environment",
 }  # fmt: skip
 """A placeholder -> the words that stand for its value if the event lacks it."""
 
@@ -84,12 +85,15 @@ class Message(Frozen):
 
     @property
     def name(self) -> str:
-        """The title for a machine about which nothing is known."""
+        """The title for a machine about which nothing is known: `The GPU has fallen off the PCI
+        bus` for `{who} has fallen off the PCI bus`."""
         if self.plain:
             return self.plain
         title = ADDED.sub("", self.title)
         words = VALUE.sub(lambda value: STANDS_FOR.get(value[1], f"the {value[1]}"), title)
-        return words[0].upper() + words[1:] if words.startswith(("a ", "an ", "the ")) else words
+        # Names of programs and variables (`nvcc`, `torch`) keep their small letter.
+        begins_with_article = words.startswith(("a ", "an ", "the "))
+        return words[0].upper() + words[1:] if begins_with_article else words
 
 
 class Refutation(Frozen, kw_only=False):

@@ -7,9 +7,8 @@ Sources, where a record names no other: the wheels and indexes of torch, read fo
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, packages
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -19,6 +18,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
+"""The installers that write conda's packages."""
 
 
 def _recover(context: RuleContext) -> Lines:
@@ -32,8 +32,8 @@ def _recover(context: RuleContext) -> Lines:
 
 
 def _install(context: RuleContext, _text: str) -> Fix:
-    """Install torch: the build for the board, for another maker's GPU, or the one that
-    gpusetup chooses."""
+    """Install torch: on a Jetson the wheel for its board, elsewhere the build that gpusetup
+    chooses."""
     if context.os.jetson:
         return paste.jetson_fix(context)
     return paste.install_torch(context)
@@ -42,7 +42,7 @@ def _install(context: RuleContext, _text: str) -> Fix:
 def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
     for an installed torch, and files from conda would hide files from pip."""
-    by_conda, _ = conda_and_pip(context)
+    conda_version, _ = conda_and_pip(context)
     prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
     # With --force, conda keeps the packages that depend on torch.
@@ -52,17 +52,16 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     # pip removes one copy at a time, and finds files that no list names, too.
     copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
     by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
-    install = paste.install_torch(context)
-    if context.choice.build:
+    install, build = paste.install_torch(context), context.choice.build
+    if build:
         # Once torch is removed, `install` does not see which release was there.
-        build = context.choice.build
         again = paste.gpusetup(context, "--torch", build.torch, "--backend", build.backend)
         install = replace(install, commands=(again,))
     return replace(
         install,
         text=f"Remove every installed torch. {install.text}",
         commands=(
-            *((paste.command(context, *words),) if by_conda else ()),
+            *((paste.command(context, *words),) if conda_version else ()),
             *[by_pip] * max(1, len(copies)),
             *install.commands,
         ),
@@ -114,6 +113,7 @@ NO_NEWER = (
     "let Triton use the ptxas of a newer CUDA toolkit (`export "
     "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`), or set TORCHDYNAMO_DISABLE=1"
 )
+"""What to do if `jit-arch-rejected` is found although the build that fits is installed."""
 
 
 TORCH_HAS_THE_KERNELS = Refutation(

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import alike, facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST

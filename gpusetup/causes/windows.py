@@ -18,6 +18,7 @@ STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:
 """Words before a program's exit status."""
 
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
+"""The folder in which WSL puts the libraries of the driver on Windows."""
 
 (REMOVAL,) = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
 """The command that removes the driver's packages from Ubuntu, but keeps CUDA and the container

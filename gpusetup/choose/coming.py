@@ -133,13 +133,13 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     )
 
 
-def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The folder of a new environment: `.venv`, or `second` if the current one has that name."""
+def new_folder(machine: Snapshot) -> str:
+    """The folder of a new environment: `.venv`, or `.venv-gpu` if the current one is called so."""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
     executable = machine.python.executable or ""
     of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
     folder = (machine.python.prefix or of_python).rstrip("/\\")
-    return second if re.split(r"[/\\]", folder)[-1] == ".venv" else ".venv"
+    return ".venv-gpu" if re.split(r"[/\\]", folder)[-1] == ".venv" else ".venv"
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:

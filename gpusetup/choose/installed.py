@@ -10,7 +10,7 @@ import re
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog, Name
-from gpusetup.catalog.companions import UNREAD, beside, default_backend
+from gpusetup.catalog.companions import UNREAD, companion_for, default_backend
 from gpusetup.catalog.kernels import readable
 from gpusetup.choose.constraints import in_scope, why_driver_is_too_old, why_kernels_lack_a_gpu
 from gpusetup.choose.host import BuildQuestion
@@ -112,7 +112,7 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
             torchaudio=release.torchaudio if release else None,
         )
     else:
-        build = replace(row, torchaudio=row.torchaudio or beside(catalog, "torchaudio", row))
+        build = replace(row, torchaudio=row.torchaudio or companion_for(catalog, "torchaudio", row))
     # The codes that were read from the installed files count more than the catalog's.
     codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
     return replace(

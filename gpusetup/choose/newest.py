@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from gpusetup.catalog.builds import index_url
-from gpusetup.catalog.companions import beside
+from gpusetup.catalog.companions import companion_for
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
@@ -76,7 +76,7 @@ def newest_fitting(question: BuildQuestion) -> Choice:
             # A driver may support the CUDA version but not yet the GPU.
             first_drivers = (first for _, first in host.first_drivers)
             floor = max((build.driver_floor, *first_drivers), key=parsed)
-        torchaudio = beside(question.catalog, "torchaudio", build, host.python)
+        torchaudio = companion_for(question.catalog, "torchaudio", build, host.python)
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
         choice, notes = replace(choice, build=build), on_build(build, question)
     return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question)))))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.causes import alike
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence import alike
 from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,

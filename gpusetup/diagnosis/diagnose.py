@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
-from gpusetup.causes.alike import ON_THE_BUS
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
@@ -23,6 +22,7 @@ from gpusetup.diagnosis.fit import facts_read, fits_together, may_be_ok, proof
 from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.refute import Remaining, refute
+from gpusetup.evidence.alike import ON_THE_BUS
 from gpusetup.evidence.context import (
     Rule,
     RuleContext,

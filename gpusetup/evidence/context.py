@@ -29,7 +29,7 @@ from gpusetup.model.machine import (
     Torch,
 )
 from gpusetup.model.units import GIB
-from gpusetup.model.versions import cuda_of
+from gpusetup.model.versions import Capability, cuda_of
 from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def source_of(context: RuleContext, subject: str) -> str:
 
 
 MOST_QUOTES = 3
+"""The most messages that a finding quotes."""
 
 
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
@@ -112,8 +113,14 @@ def events(context: RuleContext, *kinds: str) -> Events:
 
 
 def gpus(context: RuleContext) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that a driver listed, including hidden ones."""
+    """The NVIDIA GPUs that a driver listed or a text mentions, including those that a variable
+    hides from programs."""
     return of_nvidia(context.snapshot.gpus or ())
+
+
+def capabilities(context: RuleContext) -> list[Capability]:
+    """The compute capabilities of the NVIDIA GPUs, as far as they are known."""
+    return [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
 
 
 @lru_cache(maxsize=4)
@@ -155,15 +162,12 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-loads-libraries "  # noqa: SIM905
-    "rocm-lists-gpu "
-    "packaged-program environment-owner host-of-a-lender names-failure "
-    "gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node image-build "
-    "backend-runs ran-first program-failed trainer-named bare-yes gpu-unused ran-alone "
-    "nccl-on-a-bridge output-shown program-crashed cloud-machine "
-    "file-listed failing-file run-finished container-engine toolkit-installed "
-    "several-gpus run-hangs machine-powers-off silent-crash "
-    "gpu-starved container-start-failed vendor-image "
+    "torch-loads-libraries rocm-lists-gpu packaged-program environment-owner host-of-a-lender "  # noqa: SIM905
+    "names-failure gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node "
+    "image-build backend-runs ran-first program-failed trainer-named bare-yes gpu-unused "
+    "ran-alone nccl-on-a-bridge output-shown program-crashed cloud-machine file-listed "
+    "failing-file run-finished container-engine toolkit-installed several-gpus run-hangs "
+    "machine-powers-off silent-crash gpu-starved container-start-failed vendor-image "
     "python-bound".split()
 ) | {"card-beside-nvidia"}
 """Events that do not explain a failure on their own."""
@@ -222,6 +226,7 @@ def has_nvidia(context: RuleContext) -> bool | None:
     if machine.os.wsl:
         own_lines = lines_of_a_person(context)
         denials = tuple(event for event in denials if line_of(event.source) in own_lines)
+    # An answer of NVML outweighs a statement that there is no GPU.
     if nvml_code is None and denials:
         return False
     # If a driver is installed or responds, the machine probably has a GPU that failed to start, so
@@ -333,21 +338,24 @@ def is_cuda_build(torch: Torch) -> bool:
     return cuda_needed(torch) is not None
 
 
+MOST_DIGITS = 18
+"""No size, version or index has more digits. Python refuses to read numbers of 5,000 digits."""
+
+
 def whole_number(text: str | None) -> int | None:
     """The number in a text; None if the text is not a number or has too many digits.
 
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
     """
-    # Only numbers of up to 18 digits surely fit into 64 bits; `isdigit` also accepts the digits of
-    # other scripts.
-    if not text or len(text) > 18 or not (text.isascii() and text.isdigit()):
+    # `isdigit` alone also accepts the digits of other scripts.
+    if not text or len(text) > MOST_DIGITS or not (text.isascii() and text.isdigit()):
         return None
     return int(text)
 
 
 def gib(size_bytes: int) -> str:
-    """A memory size in GiB, or in MiB if it is small.
+    """A memory size in GiB, or in MiB if it is less than half a GiB.
 
     >>> gib(4294967296), gib(20971520), gib(0)
     ('4.0 GiB', '20 MiB', '0.0 GiB')

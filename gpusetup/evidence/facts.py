@@ -1,8 +1,8 @@
-"""Facts that rule out a cause. Each function returns a sentence about what was read if what its
-docstring states holds, otherwise "".
+"""Facts that rule out a cause, and the readings that these facts share with other rules.
 
-The record of a cause lists the facts that refute it (`refuted_by`), and `diagnosis.refute` calls
-them. A fact uses only values of the snapshot, so it works the same for this machine, a saved
+A fact (`Fact`) returns a sentence about what was read if what its docstring states holds, otherwise
+"". The record of a cause lists the facts that refute it (`refuted_by`), and `diagnosis.refute`
+calls them. A fact uses only values of the snapshot, so it works the same for this machine, a saved
 snapshot and a text.
 """
 

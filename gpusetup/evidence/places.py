@@ -10,7 +10,6 @@ from gpusetup.evidence.context import (
     RuleContext,
     events,
     gpus,
-    in_container,
     on,
 )
 from gpusetup.model.machine import Events
@@ -31,9 +30,9 @@ def of_system(family: str) -> Question:
     return lambda context: on(context, family)
 
 
-def in_container_kind(kind: str) -> Question:
-    """Whether the program runs in this kind of container."""
-    return lambda context: context.snapshot.container.kind == kind
+def in_kubernetes(context: RuleContext) -> bool:
+    """Whether the program runs in a pod of Kubernetes."""
+    return context.snapshot.container.kind == "kubernetes"
 
 
 def in_an_image_build(context: RuleContext) -> bool:
@@ -42,8 +41,6 @@ def in_an_image_build(context: RuleContext) -> bool:
 
 
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
-IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_container_kind, ("docker", "podman", "kubernetes"))
-IN_A_CONTAINER = in_container
 TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBackendError")
 """torch's own exception classes; `error` stands for a message without a class."""
 
@@ -59,9 +56,9 @@ def program_of(context: RuleContext) -> Program | None:
     if name is not None:
         return BY_NAME.get(name)
     classes = [e.values.get("exception", "error").rpartition(".")[2] for e in failures]
-    # A class that is neither Python's nor torch's, such as CuPy's `CUDADriverError`.
-    are_known = (hasattr(builtins, one) or one in TORCHS_EXCEPTIONS for one in classes)
-    return None if all(are_known) else UNNAMED
+    may_be_torchs = (hasattr(builtins, one) or one in TORCHS_EXCEPTIONS for one in classes)
+    # Another class, such as CuPy's `CUDADriverError`, shows a program without a name.
+    return None if all(may_be_torchs) else UNNAMED
 
 
 def is_beside_torch(context: RuleContext) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from gpusetup.evidence.context import (
     RuleContext,
+    capabilities,
     cuda_needed,
     driver_answers,
     events,
@@ -44,15 +45,16 @@ def both_are_read(kind: str, first: str, second: str) -> Proof:
 
 
 def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
-    """Whether torch printed that it is a CPU build, and the machine has an NVIDIA GPU."""
+    """Whether torch's version or its error shows a CPU build, and the text lists an NVIDIA GPU."""
     refused_cuda = events(context, "torch-not-compiled-with-cuda")
     is_cpu_build = (context.torch.version or "").endswith("+cpu")
     return bool(gpus(context) and (is_cpu_build or refused_cuda))
 
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
-    """Whether the text shows a torch build and a GPU, so that their vendors can be compared."""
-    # ZLUDA runs CUDA builds on AMD's GPUs on purpose.
+    """Whether the text shows a GPU, and a torch build for the CPU or for CUDA, so that their makers
+    can be compared."""
+    # ZLUDA (`translation`) runs CUDA builds on AMD's GPUs on purpose.
     owners = [event.values.get("owner") for event in events(context, "environment-owner")]
     # A ROCm or XPU build has another problem than its maker.
     if "translation" in owners or not (context.torch.backend or "").startswith(("cpu", "cu")):
@@ -62,7 +64,7 @@ def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
 
 def capability_is_read(context: RuleContext) -> bool:
     """Whether the GPU's model, and therefore its compute capability, is known."""
-    if any(gpu.compute_capability for gpu in gpus(context)):
+    if capabilities(context):
         return True
     messages = events(context, "bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wheel")
     return any("capability" in message.values for message in messages)

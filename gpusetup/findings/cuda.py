@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpusetup.causes.cuda_start import HIDES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,
@@ -112,6 +111,7 @@ def mig_misconfigured(context: RuleContext) -> Findings:
         yield of_gpus(context, cause, with_mig, *MIG, messages=messages, weak=is_weak, what=what)
 
 
+HIDES = "CUDA_VISIBLE_DEVICES"
 MIG = ("mig_enabled", "mig_count", "mig_instances")
 NOTHING_RUNS = (
     "Run the command. If it says that the GPU is in use, end the programs on the GPU first"

@@ -229,7 +229,7 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
         serving(context, gpu) for gpu in gpus(context)
     )
     or_newer = newer.text[:1].lower() + newer.text[1:]
-    update = () if lacks_kernels else paste.other(or_newer, *newer.commands)
+    update = () if lacks_kernels else paste.titled(or_newer, *newer.commands)
     # torch's own message contains the CUDA version that torch found.
     is_from_torch = any("found" in event.values for event in complaints)
     if context.torch == Torch() and is_report(context) and not is_from_torch:

@@ -13,10 +13,11 @@ from gpusetup.catalog.jetpack import (
     board_of,
 )
 from gpusetup.catalog.kernels import readable
-from gpusetup.causes.extensions import capabilities, extension_of, kernel_messages
+from gpusetup.causes.extensions import extension_of, kernel_messages
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
+    capabilities,
     event_evidence,
     events,
     gpus,

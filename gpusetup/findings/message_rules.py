@@ -172,7 +172,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     return Fix(
         text=message.text,
         commands=commands,
-        looks=paste.look("check the current state", *_typed(context, message.look, messages)),
+        looks=paste.titled("check the current state", *_typed(context, message.look, messages)),
         needs_root=message.needs_root or any("sudo " in line for line in commands),
         needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )

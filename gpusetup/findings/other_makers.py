@@ -286,8 +286,10 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
         if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
             return "amd-gpu", makers.for_amd(context)
-        needs_xpu = maker_of_build == "intel" or events(context, "no-xpu")
-        if needs_xpu or makers.has_gpu_with_xpu(context):
+        # The snapshot's stack contains only the Intel GPUs that torch's XPU builds support.
+        stack = context.snapshot.makers
+        has_intel = maker_of_build == "intel" or (stack is not None and stack.maker == "intel")
+        if has_intel or events(context, "no-xpu"):
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"

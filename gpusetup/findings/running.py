@@ -3,7 +3,7 @@ code."""
 
 from __future__ import annotations
 
-from gpusetup.causes.programs import programs_own
+from gpusetup.causes.programs import fix_of_program
 from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import (
     RuleContext,
@@ -113,7 +113,7 @@ def of_programs(context: RuleContext) -> Findings:
 
 OF_A_PROGRAM = Message(
     title="{library} cannot be loaded: {program} runs on the CPU",
-    way=lambda context, _: programs_own(context, ""),
+    way=lambda context, _: fix_of_program(context, ""),
 )
 
 

@@ -117,7 +117,7 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
         text=f"torch is not at fault, and stays. {here} has no wheel for {machine}: loosen its pin "
         f"to a release that has one, or leave it out on this system by a marker "
         f"(`; platform_machine != '{machine}'`). If you need this release, build it from source",
-        looks=paste.look("see its releases", releases) if context.installer != "uv" else (),
+        looks=paste.titled("see its releases", releases) if context.installer != "uv" else (),
     )
 
 

@@ -37,6 +37,8 @@ UPDATE = "sudo apt update"
 SIGNED_ON_UBUNTU = (
     'sudo apt install -y nvidia-driver-{name} linux-modules-nvidia-{name}-"$(uname -r)"'
 )
+"""The driver with modules that Canonical has signed, so that Secure Boot accepts them without a key
+of your own (Ubuntu Server documentation, "NVIDIA drivers installation")."""
 FIRST_PACKAGED_ON_UBUNTU = parsed("22.04")
 """The first release of Ubuntu whose archive has today's branches."""
 GUIDES = {
@@ -64,50 +66,49 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in listed if gpu.compute_capability)
 
 
-def capabilities(context: RuleContext) -> list[Capability]:
-    """The compute capabilities of this machine's GPUs, as far as they are known."""
+def known_capabilities(context: RuleContext) -> list[Capability]:
+    """The compute capabilities of `known_gpus`."""
     return [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
 
 
 def takes_open(context: RuleContext) -> bool:
     """Whether the open kernel modules support all GPUs, as far as these are known."""
-    return all(capability >= OPEN_FROM for capability in capabilities(context))
+    return all(capability >= OPEN_FROM for capability in known_capabilities(context))
 
 
 def needs_open(context: RuleContext) -> bool:
     """Whether one of the GPUs is so new that only the open kernel modules support it."""
-    return any(capability >= ONLY_OPEN_FROM for capability in capabilities(context))
+    return any(capability >= ONLY_OPEN_FROM for capability in known_capabilities(context))
 
 
 def last_branch(context: RuleContext) -> int | None:
     """The last driver branch that supports all GPUs; None if current drivers do."""
-    branches = map(context.catalog.last_branch, capabilities(context))
+    branches = map(context.catalog.last_branch, known_capabilities(context))
     return min(filter(None, branches), default=None)
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
-    """The commands that install a driver on Ubuntu; () on another system, whose guide is the way,
-    and if the driver must be installed elsewhere (a container's is its host's)."""
+    """The commands that install a driver on Ubuntu.
+
+    () on another system, for which `driver_fix` names the guide, and if the driver must be
+    installed elsewhere (a container's is its host's).
+    """
     os = context.os
-    if where_driver_lives(context):
+    if where_driver_lives(context) or linux_family(context) != "ubuntu":
         return ()
-    if linux_family(context) == "ubuntu":
-        release = re.search(r"ubuntu\D{0,3}(\d+\.\d+)", (os.name or "").lower())
-        # Only a text has a name without an id; a probed machine may have NVIDIA's repository too.
-        if release and not os.id and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
-            return ()
-        # Ubuntu packages each branch, and Canonical has signed the modules, so Secure Boot takes
-        # them without a key of one's own (Ubuntu Server documentation, "NVIDIA drivers
-        # installation").
-        if not capabilities(context):
-            return lines(UPDATE, "sudo ubuntu-drivers install")
-        # A newer branch than the last one would not support the oldest of the GPUs.
-        branch = max(LONG_TERM_BRANCH, parsed(floor or "0").major)
-        branch = min(branch, last_branch(context) or branch)
-        name = f"{branch}-open" if takes_open(context) else f"{branch}"
-        install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
-        return (*lines(UPDATE), filled(install, name=name))
-    return ()
+    release = re.search(r"ubuntu\D{0,3}(\d+\.\d+)", (os.name or "").lower())
+    # Only a text has a name without an id; a probed machine may have NVIDIA's repository too.
+    if release and not os.id and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
+        return ()
+    # Ubuntu's own tool chooses a driver for GPUs whose generation is unknown.
+    if not known_capabilities(context):
+        return lines(UPDATE, "sudo ubuntu-drivers install")
+    # A newer branch than the last one would not support the oldest of the GPUs.
+    branch = max(LONG_TERM_BRANCH, parsed(floor or "0").major)
+    branch = min(branch, last_branch(context) or branch)
+    name = f"{branch}-open" if takes_open(context) else f"{branch}"
+    install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
+    return (*lines(UPDATE), filled(install, name=name))
 
 
 def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:

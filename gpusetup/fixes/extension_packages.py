@@ -49,7 +49,7 @@ that it built for another torch."""
 
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     """The commands that build a compiled module for this torch; none for an unknown package."""
-    distribution = distribution_of(module or "_")
+    distribution = distribution_of(module or "")
     if not distribution:
         return ()
     if distribution == "xformers" or extension(distribution).pins_torch:
@@ -59,19 +59,18 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     if extension(distribution).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *REPLACING, distribution, "-f", page),)
-    has_sources = distribution not in WHEELS_ONLY and "+" not in distribution
-    from_sources = ("--no-binary", distribution) if has_sources else ()
+    from_sources = ("--no-binary", distribution) if distribution not in WHEELS_ONLY else ()
     words = (*from_sources, "--no-build-isolation", *REPLACING, distribution)
     return (paste.pip(context, "install", *words),)
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
-    """A fix that rebuilds the module named by the event with the most values, because that message
-    identifies the module most exactly."""
+    """A function that returns the commands for a machine. They rebuild the module named by the
+    event with the most values, because that message identifies the module most exactly."""
 
-    def way(context: RuleContext) -> Lines:
+    def commands(context: RuleContext) -> Lines:
         """The commands that rebuild the module."""
         fullest = max(events(context, kind), key=lambda event: len(event.values))
         return rebuild_commands(context, fullest.values.get("module"))
 
-    return way
+    return commands

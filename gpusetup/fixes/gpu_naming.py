@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gpusetup.catalog.facts import pci_name
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus, nvidia_on_pci
-from gpusetup.model.machine import Event, Gpu, PciDevice
+from gpusetup.model.machine import Event, Gpu
 from gpusetup.readings.sources import bus_key
 
 MAX_NAMED = 8
@@ -75,12 +75,9 @@ def slot_key(bus_id: str | None) -> str:
 def gpu_names(context: RuleContext) -> str:
     """The names of this machine's NVIDIA GPUs, for a sentence."""
     listed = [gpu.name for gpu in gpus(context) if gpu.name != "unknown"]
-    names = listed or map(name_on_bus, nvidia_on_pci(context))
-    return ", ".join(dict.fromkeys(names)) or context.os.jetson or "the NVIDIA GPU"
-
-
-def name_on_bus(device: PciDevice) -> str:
-    """The name of a GPU that only the PCI bus lists."""
-    # 10de is NVIDIA's PCI vendor id.
-    number = f"the NVIDIA GPU (PCI 10de:{device.device_id})"
-    return device.name or pci_name(device.device_id) or number
+    on_bus = [
+        # 10de is NVIDIA's PCI vendor id.
+        one.name or pci_name(one.device_id) or f"the NVIDIA GPU (PCI 10de:{one.device_id})"
+        for one in nvidia_on_pci(context)
+    ]
+    return ", ".join(dict.fromkeys(listed or on_bus)) or context.os.jetson or "the NVIDIA GPU"

@@ -51,15 +51,16 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
         )
     build, backend = context.choice.build, context.torch.backend
     name = f"torch's {NAME_OF_BUILDS[maker.id]} build"
-    # Without --force-reinstall, pip keeps another maker's build of the same version.
     words = ("torch", "torchvision", "--index-url", str(maker.index))
+    # Without --force-reinstall, pip keeps another maker's build of the same version.
     install = paste.pip(context, "install", "--force-reinstall", *words)
     if maker is AMD and target is None:
         return Fix(
             text=f"Install {name}, if it has kernels for this GPU: {SERVED_CARDS} (`rocminfo | "
             "grep gfx` prints the target). Otherwise the CPU build works",
-            alternatives=paste.other("if the GPU is one of these", install),
+            alternatives=paste.titled("if the GPU is one of these", install),
         )
+    # The text names the maker but no GPU, so the fitting build is not known.
     if context.snapshot.makers is None:
         return Fix(text=f"Install {name} from its own index", commands=(install,))
     if build is None or maker_of(build.backend) != maker.id:
@@ -84,7 +85,7 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
             f"the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not support "
             "this, so test the results with `gpusetup verify`",
             commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),),
-            alternatives=paste.other(f"AMD's own wheels for {target}", *fix.commands),
+            alternatives=paste.titled(f"AMD's own wheels for {target}", *fix.commands),
         )
     return fix
 
@@ -93,13 +94,6 @@ def target_of(context: RuleContext) -> str | None:
     """The target (`gfx1100`) of the first AMD GPU whose target is known."""
     stack = context.snapshot.makers
     return next((gpu.target for gpu in stack.gpus if gpu.target), None) if stack else None
-
-
-def has_gpu_with_xpu(context: RuleContext) -> bool:
-    """Whether there is an Intel GPU that torch's XPU builds support, in contrast to the older
-    graphics of Intel's processors."""
-    stack = context.snapshot.makers
-    return stack is not None and stack.maker == INTEL.id
 
 
 # --- a text about a GPU of AMD or Intel -----------------------------------------------------------
@@ -111,9 +105,9 @@ def for_amd(context: RuleContext) -> Fix:
     target, rocm = target_of(context), rocm_of_wheel(context)
     # HIP's own words about memory show a ROCm build whose version the text does not have.
     hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
-    complains = bool(events(context, "no-hip-gpus"))
-    is_rocm = maker_of(context.torch.backend) == AMD.id or complains or hip_ran
-    finds_none = complains or (is_rocm and context.torch.cuda_available is False)
+    found_none = bool(events(context, "no-hip-gpus"))
+    is_rocm = maker_of(context.torch.backend) == AMD.id or found_none or hip_ran
+    finds_none = found_none or (is_rocm and context.torch.cuda_available is False)
     # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all.
     lacks_kernels = bool(target and rocm) and has_kernels(target or "", rocm) is False
     is_wrong_build = not is_rocm or (lacks_kernels and not finds_none)

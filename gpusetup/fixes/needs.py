@@ -13,11 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.evidence.context import (
-    RuleContext,
-    events,
-    is_report,
-)
+from gpusetup.evidence import alike
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import owners
 from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
 from gpusetup.model.frozen import Frozen, replace
@@ -32,6 +29,7 @@ def if_shown(sentence: str, *kinds: str) -> Reading:
 
     def read(context: RuleContext) -> str:
         for event in events(context, *kinds):
+            # The message's beginning is enough to recognize it.
             said = (event.text or "")[:40].strip()
             return sentence.format_map(defaultdict(str, {**event.values, "said": said}))
         return ""
@@ -146,14 +144,13 @@ NEEDS: tuple[NeedRow, ...] = (
         what=TORCH,
         lines=INSTALLS_TORCH,
         read=torch_that_is_there,
-        asks='python -c "import torch; print(torch.__version__, torch.version.cuda)"',
+        asks=alike.TORCHS_CUDA,
     ),
     NeedRow(
         what="Python of the program",
         lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
         read=python_of_the_program,
-        asks='python -c "import sys, torch; print(sys.executable, torch.__version__, '
-        'torch.cuda.get_arch_list())"',
+        asks=alike.THIS_TORCH,
     ),
     NeedRow(
         what="host",
@@ -166,8 +163,7 @@ NEEDS: tuple[NeedRow, ...] = (
         what="torch's list of kernels",
         lines=r"TORCH_CUDA_ARCH_LIST|--no-binary",
         read=kernels_of_torch,
-        asks='python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
-        'torch.cuda.get_device_capability())"',
+        asks=alike.TORCHS_KERNELS,
     ),
     NeedRow(
         what=ENGINE,

@@ -19,7 +19,7 @@ from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, gpus, is_report, on
+from gpusetup.evidence.context import RuleContext, capabilities, is_report, on
 from gpusetup.fixes import needs
 from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
@@ -34,7 +34,7 @@ def command(context: RuleContext, *argv: str) -> Line:
 
 
 def posix(context: RuleContext, *texts: str) -> Lines:
-    """Lines of our own for systems with a POSIX shell; none on Windows."""
+    """Lines that are already written for a POSIX shell; none on Windows."""
     return () if on(context, "windows") else lines(*texts)
 
 
@@ -50,6 +50,7 @@ def unset(context: RuleContext, name: str) -> Lines:
 
 
 LIBRARIES = "LD_LIBRARY_PATH"
+"""The variable with the folders in which Linux' loader looks first."""
 
 
 def without_folders(context: RuleContext, *unwanted: str) -> Lines:
@@ -85,9 +86,8 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
 
 def architectures_for_build(context: RuleContext) -> Lines:
     """The line that sets the GPUs' architectures for an extension build; () if they are unknown."""
-    known = {gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability}
-    architectures = ";".join(map(str, sorted(known)))
-    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),) if known else ()
+    architectures = ";".join(map(str, sorted({*capabilities(context)})))
+    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),) if architectures else ()
 
 
 def python(context: RuleContext) -> str:
@@ -100,7 +100,8 @@ def python(context: RuleContext) -> str:
 
 
 def install_commands(context: RuleContext) -> Lines:
-    """`gpusetup install` for this target; into a new environment if it may not be changed."""
+    """`gpusetup install` for this target: for the project in this folder if one asks for torch, and
+    into a new environment if the target may not be changed."""
     if context.project_words == ("--project",):
         return (command(context, "gpusetup", "install", "--project"),)
     if context.project_words:
@@ -124,7 +125,7 @@ def into_new_environment(context: RuleContext) -> Line:
     return command(context, "gpusetup", "install", *words)
 
 
-def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
+def by_hand(context: RuleContext) -> tuple[Alternative, ...]:
     """The same installation with this environment's installer. () in a uv project, whose next `uv
     sync` would undo it, in a target that may not be changed, and if the path of the target's Python
     is not plausible."""
@@ -134,16 +135,14 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     if in_a_project(context) or target_refuses(context) or has_odd_path:
         return ()
     # If the environment has no pip, uv installs into it from outside.
-    pipless = context.installer == "pip" and python.has_pip is False
-    by = "uv" if pipless else context.installer
-    typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
-    if not typed:
-        return ()
-    title = f"with {by}"
+    lacks_pip = context.installer == "pip" and python.has_pip is False
+    installer = "uv" if lacks_pip else context.installer
+    typed = tuple(command(context, *argv) for argv in context.commands.get(installer, ()))
+    title = f"with {installer}"
     # The title says why there are two commands.
     if len(typed) > 1:
         title += " (torch from PyTorch's index, everything else from the index you normally use)"
-    return other(title, *first, *typed)
+    return titled(title, *typed)
 
 
 def in_a_project(context: RuleContext) -> bool:
@@ -182,28 +181,15 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
     return command(context, "gpusetup", "install", *target, *options)
 
 
-def new_environment_folder(context: RuleContext, python: str) -> str:
-    """A folder for a new environment with that Python, different from the target's folder."""
-    folder = f".venv-{python}"
-    # A text does not show which folders exist already.
-    return folder if is_report(context) else new_folder(context.snapshot, folder)
-
-
 def ask_torch(context: RuleContext) -> Line:
     """The command that prints the target's torch and its CUDA."""
     ask = "import torch; print(torch.__version__, torch.version.cuda)"
     return command(context, python(context), "-c", ask)
 
 
-def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
-    """Commands that show more and change nothing, under a title; () if there are none."""
-    if not commands:
-        return ()
-    return (Alternative(title=title, commands=commands),)
-
-
-other = look
-"""Alternative commands under a title; () if there are none."""
+def titled(title: str, *commands: Line) -> tuple[Alternative, ...]:
+    """Commands under a title; () if there are none."""
+    return (Alternative(title=title, commands=commands),) if commands else ()
 
 
 ANOTHER_RUNS = (
@@ -266,9 +252,9 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
         catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
     )
     floor = max((floor, *filter(None, of_gpus)), key=parsed)
-    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
-    yield f"{build.backend} needs NVIDIA driver {floor} or newer ({known})"
-    if not is_report(context) or any(gpu.compute_capability for gpu in gpus(context)):
+    installed = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    yield f"{build.backend} needs NVIDIA driver {floor} or newer ({installed})"
+    if not is_report(context) or capabilities(context):
         return
     yield (
         "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, and "
@@ -296,8 +282,7 @@ def jetson_fix(context: RuleContext) -> Fix:
     """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
     JetPack."""
     jetpack = jetpack_of(board_of(context.snapshot))
-    capabilities = (gpu.compute_capability for gpu in gpus(context))
-    is_ordinary = jetpack and runs_ordinary_wheels(jetpack, filter(None, capabilities))
+    is_ordinary = jetpack and runs_ordinary_wheels(jetpack, capabilities(context))
     if jetpack and context.choice.build and is_ordinary:
         return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     if jetpack is None or jetpack.wheels is None:
@@ -332,7 +317,7 @@ def jetson_fix(context: RuleContext) -> Fix:
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """Create a new environment with another Python, and install the torch that fits or was
     requested."""
-    folder = new_environment_folder(context, version)
+    folder = f".venv-{version}"
     requested = context.snapshot.wanted.torch or ""
     releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}
     torch: tuple[str, ...] = ()

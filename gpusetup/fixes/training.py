@@ -37,7 +37,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     has_segments = not (on(context, "windows") or context.os.wsl)
     may_have_gaps = has_segments and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
-    looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
+    looks = paste.titled("check which programs use the memory", *lines("nvidia-smi"))
     named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
     for trainer in TRAINERS:
         if trainer.name in named:
@@ -64,15 +64,10 @@ def unused_may_help(context: RuleContext) -> bool | None:
     for message in events(context, "out-of-memory"):
         requested = whole_number(message.values.get("asked_bytes"))
         unused = whole_number(message.values.get("idle_bytes"))
-        total = whole_number(message.values.get("total_bytes")) or 0
         if requested is not None and unused is not None:
-            return unused >= max(requested, LEAST_SHARE * total)
+            return unused >= requested
     return None
 
-
-LEAST_SHARE = 0.05
-"""The setting is only recommended if unused memory is at least this share of the GPU's memory. The
-number is our choice."""
 
 SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "

@@ -82,4 +82,6 @@ def test_doctor_says_what_install_leaves_to_you(machine: str, is_said: bool, say
     """ask-20: of a cause beside torch the commands are yours, of a wrong build install's."""
     recorded = Path(__file__).parents[1] / "machines" / machine / "snapshot.json"
     said = says("doctor", "--from", str(recorded) if recorded.exists() else machine)
-    assert ("`gpusetup install` changes only torch and its companion packages" in said.words) is is_said
+    assert (
+        "`gpusetup install` changes only torch and its companion packages" in said.words
+    ) is is_said

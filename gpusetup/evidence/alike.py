@@ -1,4 +1,4 @@
-"""Commands that separate causes which share a message."""
+"""Commands whose output tells causes apart that have the same message."""
 
 from __future__ import annotations
 
