@@ -85,8 +85,9 @@ def choose_with_packages(
     """
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
     sources = source_only(question)
-    question = question.without(sources)
-    wish = question.wish
+    packages = tuple(word for word in wish.packages if name_of(word) not in sources)
+    wish = replace(wish, packages=packages)
+    question = replace(question, wish=wish)
     choice = choose_torch(wish, host, catalog)
     # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
     # known to have it.
@@ -197,7 +198,7 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     if not version and "cuda-toolkit-mismatch-extension-build" in kinds:
         cuda = cuda or machine.toolkit.nvcc
     # For example, `12.4` becomes `cu124`.
-    backend = wanted.backend or f"cu{(cuda or '').replace('.', '')}"
+    backend = wanted.backend or (f"cu{cuda.replace('.', '')}" if cuda else "auto")
     backend = backend if backend in catalog.backends else "auto"
     if machine.origin != "report":
         yield Wish(torch=wanted.torch, backend=backend)
@@ -205,13 +206,13 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     # The author of a report usually wants the installed torch version to work.
     installed = f"=={public(version)}" if version else None
     torch = wanted.torch or installed
-    # An index that has any versions of a package lists them in pip's message. If the requested
-    # build exists, the index refused it for another reason.
+    # If pip's message lists no versions of a package, the index that it asked has none.
     is_refused = "wrong-index" in kinds or any(
         event.kind == "no-matching-distribution" and not event.values.get("versions")
         for event in machine.events
     )
     builds = {(row.torch, row.backend) for row in catalog.builds}
+    # A build that exists was refused for another reason, such as the Python, so it still counts.
     exists = ((torch or "").removeprefix("=="), backend) in builds
     if backend == "auto" or exists or not is_refused:
         yield Wish(torch=torch, backend=backend)

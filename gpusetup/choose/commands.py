@@ -98,7 +98,8 @@ def steps_of_wheels(
     if install[0] == "uv":
         # torch's own index comes before the indexes in the user's configuration, because uv uses
         # the first index that has a project. `--index-url` would not work here, because
-        # UV_DEFAULT_INDEX overrides it.
+        # UV_DEFAULT_INDEX overrides it. As the default index too, it is the only one
+        # unless the configuration names others.
         reinstall = tuple(f"--reinstall-package={name}" for name in reinstalled)
         from_torch_index = ("--index", url, "--default-index", url, *reinstall)
     else:

@@ -124,8 +124,8 @@ def why_row_differs(
 ) -> str | None:
     """The reason why the releases in a row do not work with a build; None if they do.
 
-    `of_torch_index` tells whether a package is installed from torch's own index if that has it for
-    each CUDA version.
+    `by_table` also rejects releases without a wheel. `of_torch_index` tells whether a package is
+    installed from torch's own index if that has it for each CUDA version.
     """
     releases = f"{project.name} {row.versions.removeprefix('==')}"
     if by_table and not project.has_wheels(row):
@@ -156,6 +156,7 @@ def why_release_differs(name: str, version: str, build: TorchBuild, catalog: Cat
 
 def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
     """Specifiers of the releases on the default index that work with a build, newest first."""
+    # By the table, so that a release without a wheel is left out too.
     return tuple(
         row.versions
         for row in project.rows
@@ -265,11 +266,11 @@ def companions_of_another(
         fits = serves_torch(catalog, name, package.version, torch)
         # If the backend of torch is unknown, the two cannot be compared.
         if backend and backend != UNREAD and fits is not False:
-            # A conda package is not the default index's wheel, whose CUDA version follows from the
-            # platform.
+            # The platform tells the CUDA version of the default index's wheel, but not of a
+            # conda package.
             platform = f"{machine.os.family}-{machine.os.machine}"
-            where = platform if package.installer != "conda" else None
-            fits = serves_backend(catalog, name, package.version, backend, where)
+            of_wheel = platform if package.installer != "conda" else None
+            fits = serves_backend(catalog, name, package.version, backend, of_wheel)
         if fits is False:
             misfits.append(name)
     return tuple(misfits)
@@ -279,9 +280,12 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
     for package in dependents(machine, build):
-        fate = f"without a release for {new_torch} it stays" if package.can_follow else "it stays"
-        yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
+        stays = "it stays, and may fail"
+        if package.may_have_release:
+            stays = f"without a release for {new_torch} {stays}"
+        yield f"{package.name} {package.version} requires {package.needs}: {stays}"
     for name in companions_of_another(machine, build.torch, build.backend, catalog):
+        # A companion that the build's release has is replaced together with torch.
         if name not in build.family():
             version = packages[name].version
             yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"

@@ -100,13 +100,13 @@ def _against_the_driver(build: TorchBuild, question: BuildQuestion) -> Iterator[
         yield f"is a wheel for servers, but {host.board} has {found}"
     # NVIDIA's later branches drop old GPUs.
     too_new = question.catalog.too_new(host.driver, host.gpus)
-    names = {gpu.name for gpu in host.gpus}
-    too_old = [
-        f"{name} needs NVIDIA driver {first_driver} or newer, found {host.driver}"
-        for name, first_driver in host.first_drivers
-        if host.driver and name in names and parsed(host.driver) < parsed(first_driver)
-    ]
-    yield from [*too_new, *too_old][:1]
+    if too_new:
+        yield too_new[0]
+        return
+    for name, first_driver in host.first_drivers:
+        if host.driver and parsed(host.driver) < parsed(first_driver):
+            yield f"{name} needs NVIDIA driver {first_driver} or newer, found {host.driver}"
+            return
 
 
 def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -163,6 +163,7 @@ def first_reason(question: BuildQuestion) -> str:
         objections += [reason] if reason else []
     if not objections:
         return "has no build on any index for this platform"
+    # `why_not` joins its reasons with `; `, and lists the kernels that exist after `, only for`.
     reason = min(objections, key=lambda text: text.count("; ")).partition("; ")[0]
     return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
 
@@ -214,12 +215,13 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
 
     def distance(build: TorchBuild) -> tuple[object, ...]:
         newest = newest_first(build.torch)
-        # In this order, an older version has the larger key.
+        # The keys are negated versions, so an older version has the larger key.
         is_older = newest > wanted
         if is_older:
             return is_older, newest, rank(build)
-        oldest = tuple(-part for part in newest)
-        return is_older, oldest, rank(build)
+        # Among newer versions the nearest comes first, so the order is reversed.
+        oldest_first = tuple(-part for part in newest)
+        return is_older, oldest_first, rank(build)
 
     return min(fitting_builds(question), key=distance, default=None)
 
@@ -237,8 +239,9 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     support.
     """
     if question.maker:
-        place = {build: number for number, build in enumerate(in_scope(question))}
-        return lambda build: (place.get(build, len(place)),)
+        # `in_scope` lists another maker's builds best first.
+        position = {build: number for number, build in enumerate(in_scope(question))}
+        return lambda build: (position[build],)
     known = question.host.driver_cuda
 
     def rank(build: TorchBuild) -> tuple[int, ...]:

@@ -92,8 +92,8 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     # The catalog's rows are for NVIDIA's GPUs and the CPU; other makers' builds are derived.
     if question.maker:
-        place = (public(torch.version), backend)
-        rows = (one for one in in_scope(question) if (one.torch, one.backend) == place)
+        same = (public(torch.version), backend)
+        rows = (one for one in in_scope(question) if (one.torch, one.backend) == same)
         row = next(rows, None)
     if row is None:
         # A torch from conda has no label, so take its companions from the catalog's row for its
@@ -134,8 +134,9 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     counts as working on a machine without an NVIDIA GPU.
     """
     host, maker = question.host, maker_of(build.backend)
-    has_codes = bool(build.kernels or build.ptx or question.maker)
-    covers = not has_codes or why_kernels_lack_a_gpu(build, question) is None
+    # A CUDA build without a known kernel list cannot be compared with the GPUs.
+    is_comparable = bool(build.kernels or build.ptx or question.maker)
+    covers = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
     if question.maker:
         return maker == question.maker.id and covers
     # If torch printed that CUDA is available, the driver works, but the build may still lack
@@ -169,8 +170,8 @@ class Dependent(Frozen):
     version: str
     needs: str
     """The requirement that the new torch does not meet."""
-    can_follow: bool = True
-    """Whether an index can have another release of the package under this name."""
+    may_have_release: bool = True
+    """Whether an index may have a release of the package for the new torch."""
 
 
 def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
@@ -190,9 +191,6 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
             return False
         if need.marker and not need.marker.evaluate(marker_environment(machine)):
             return False
-        # `torch @ https://.../torch-2.5.1-...whl` names its version in the address.
-        if need.url:
-            return f"{normalised(need.name)}-{version}" not in need.url
         return not need.specifier.contains(version, prereleases=True)
 
     broken = []
@@ -202,17 +200,18 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
         if need is None:
             continue
         # A package that was installed from a folder or by conda may not exist on any index.
-        is_elsewhere = package.direct or package.installer in ("conda", "develop") or "@" in need
-        broken.append(
-            Dependent(name=name, version=package.version, needs=need, can_follow=not is_elsewhere)
+        is_elsewhere = package.direct or package.installer in ("conda", "develop")
+        dependent = Dependent(
+            name=name, version=package.version, needs=need, may_have_release=not is_elsewhere
         )
+        broken.append(dependent)
     return tuple(broken)
 
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     """The names of packages to install again, because their release needs another torch."""
     # The other packages stay as they are, and a note says that they may fail.
-    return tuple(package.name for package in dependents(machine, build) if package.can_follow)
+    return tuple(package.name for package in dependents(machine, build) if package.may_have_release)
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:

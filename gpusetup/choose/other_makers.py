@@ -37,27 +37,31 @@ CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
 def maker_to_serve(wish: Wish, machine: Snapshot, presence: str) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
     GPUs; None if the ordinary builds work. `presence` tells of NVIDIA's GPUs."""
-    makers = (gpu.maker for gpu in gpus_of_makers(machine))
-    own = next((maker for maker in makers if maker in NAME_OF_BUILDS), None)
+    here = maker_here(machine)
     # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
-    if wish.wanted_backend == "cpu" or (presence == "some" and own is None):
+    if wish.wanted_backend == "cpu" or (presence == "some" and here is None):
         return None
-    needed = own or maker_of(wish.wanted_backend)
-    return BY_ID[needed] if needed in NAME_OF_BUILDS else None
+    requested = maker_of(wish.wanted_backend)
+    return here or (BY_ID[requested] if requested in NAME_OF_BUILDS else None)
+
+
+def maker_here(machine: Snapshot) -> Maker | None:
+    """The maker of the first AMD or Intel GPU that the build should support; None without one."""
+    makers = (gpu.maker for gpu in gpus_of_makers(machine))
+    return next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
 
 
 def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
     """Raise Unsatisfiable if the requested backend is for another maker than AMD's or Intel's GPU
     that is here."""
-    gpus, wanted = gpus_of_makers(machine), maker_of(wish.wanted_backend)
-    makers = [gpu.maker for gpu in gpus]
-    own = next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
-    if wanted and own and wanted != own.id:
+    here, wanted = maker_here(machine), maker_of(wish.wanted_backend)
+    if wanted and here and wanted != here.id:
+        gpu = next(gpu for gpu in gpus_of_makers(machine) if gpu.maker == here.id)
         way = "change the label in the file" if wish.from_project else "leave out `--backend`"
         raise Unsatisfiable(
             f"{wish.wanted_backend} is a build for GPUs of {BY_ID[wanted].name}, and "
-            f"{gpus[0].name} is {own.name}'s",
-            hint=f"{way}: torch's {NAME_OF_BUILDS[own.id]} build is for it",
+            f"{gpu.name} is {here.name}'s",
+            hint=f"{way}: torch's {NAME_OF_BUILDS[here.id]} build is for it",
         )
 
 
@@ -88,6 +92,7 @@ def builds_of_maker(
                 rows.append(replace(cpu_build, labelled=True, backend=backend))
 
     def best_last(row: TorchBuild) -> tuple[object, ...]:
+        # Intel's backend `xpu` has no version.
         version = parsed(row.backend.removeprefix(maker.label or "") or "0")
         return parsed(row.torch), version <= parsed(BUILT_FOR_ROCM), version
 

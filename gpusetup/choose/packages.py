@@ -90,12 +90,6 @@ class PackageQuestion(Frozen):
         """The newest build that fits if packages are ignored; None if no build fits."""
         return next(iter(candidates(replace(self, wish=self.wish.of_torch_alone))), None)
 
-    def without(self, names: Iterable[str]) -> PackageQuestion:
-        """The same question without these packages."""
-        left_out = {*names}
-        packages = tuple(word for word in self.wish.packages if name_of(word) not in left_out)
-        return replace(self, wish=replace(self.wish, packages=packages))
-
     def why_not(self, build: TorchBuild) -> str | None:
         """The first reason why a package has no release for a build; None if every one has."""
         reasons = (
@@ -182,10 +176,13 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
     """Maps the names of requested packages that no index has as a wheel, by the table, to their
     requirements. They are left out of the question if something else remains."""
     build, words = question.newest_alone, dict[str, str]()
-    for word in question.wish.words if build else ():
+    # If nothing fits even without packages, the error is about torch.
+    if build is None:
+        return {}
+    for word in question.wish.words:
         project = companion_table().project(name_of(word))
         rows = rows_meant(project, Requirement(word).specifier) if project else ()
-        if project is None or build is None or not rows or any(map(project.has_wheels, rows)):
+        if project is None or not rows or any(map(project.has_wheels, rows)):
             continue
         # What cannot run here is refused with that reason instead.
         if why_not_on_host(project, build, question.host.facts) is None:
@@ -197,15 +194,17 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
 def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
     """Yields a note with the command for packages that are built from source after torch."""
     os = question.host.machine.os.family
-    # The table says how its packages are built beside torch; uv builds any other by itself.
-    untabled = {name: word for name, word in words.items() if not companion_table().project(name)}
+    by_uv = dict[str, str]()
     for name, word in words.items():
-        if name not in untabled:
+        # The table's packages are built against the installed torch, any other by uv alone.
+        if companion_table().project(name):
             way = way_to_build(word, os)
             yield f"{name} has no wheel on an index, so install it after torch: {way}"
-    if untabled:
-        command = shell_line(("uv", "pip", "install", *untabled.values()), os)
-        yield f"built from source when you install: {', '.join(untabled)}: `{command}`"
+        else:
+            by_uv[name] = word
+    if by_uv:
+        command = shell_line(("uv", "pip", "install", *by_uv.values()), os)
+        yield f"built from source when you install: {', '.join(by_uv)}: `{command}`"
 
 
 # --- by an index ----------------------------------------------------------------------------------
@@ -280,7 +279,7 @@ class Search:
         builds, words = candidates(self.question), self.question.wish.words
         if not builds:
             raise nothing_goes_together(self.question)
-        first: IndexAnswer | None = None
+        first_answer: IndexAnswer | None = None
         # Without the pins, uv looks through years of older releases, until one fits this torch.
         for asked in dict.fromkeys((self._at_newest(words), words)):
             # Those that change the environment least come first.
@@ -289,20 +288,22 @@ class Search:
                 answer = self._try(build, asked)
                 if not answer.reason:
                     return self._set(build, answer)
-                first = first or answer
+                first_answer = first_answer or answer
                 # No other torch makes up for a package that no index has in any version.
-                if first.unknown:
-                    raise self._nothing_found(build, first)
-        assert first is not None, "the newest build was tried"
-        raise self._nothing_found(builds[0], first)
+                if first_answer.unknown:
+                    raise self._nothing_found(build, first_answer)
+        assert first_answer is not None, "the newest build was tried"
+        raise self._nothing_found(builds[0], first_answer)
 
     def _near(self, installed: TorchBuild | None, builds: Sequence[TorchBuild]) -> list[TorchBuild]:
         """The installed build and the nearest newer one, which change the environment least."""
         if installed is None:
             return []
         newer = [build for build in builds if parsed(build.torch) > parsed(installed.torch)]
-        # `builds` is newest first.
-        near = [build for build in newer if build.torch == newer[-1].torch][:1]
+        # `builds` is newest first, so the last one has the nearest version. Of its builds, the
+        # first one is the best.
+        near = next(([build] for build in newer if build.torch == newer[-1].torch), [])
+        # A nightly or a vendor's build is not among `builds`, but only the packages can exclude it.
         works = installed in builds or not self.question.why_not(installed)
         return [installed, *near] if works else near
 
@@ -334,15 +335,15 @@ class Search:
         """Yields the builds whose torch uv names if it may choose, for one backend after the
         other: `builds` is newest first."""
         for backend in [*dict.fromkeys(build.backend for build in builds)][:MOST_BACKENDS]:
-            here = [build for build in builds if build.backend == backend]
-            span = f">={here[-1].torch},<={here[0].torch}"
+            of_backend = [build for build in builds if build.backend == backend]
+            span = f">={of_backend[-1].torch},<={of_backend[0].torch}"
             answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
             self.with_any_torch = self.with_any_torch or answer.reason
             named = answer.packages.get("torch")
             if named is None or self.tried >= MOST_TRIES:
                 continue
             # The limits of the companion table may exclude what uv names, then an older torch.
-            for build in here:
+            for build in of_backend:
                 is_not_newer = parsed(build.torch) <= parsed(named)
                 if is_not_newer and (build, words) not in self.failures:
                     yield build
@@ -355,21 +356,16 @@ class Search:
         out."""
         self.tried += 1
         catalog = self.question.catalog
-        own = names_on_torch_index(
-            (project.name for project in companion_table().projects), build, catalog
-        )
+        projects = (project.name for project in companion_table().projects)
+        of_torch_index = names_on_torch_index(projects, build, catalog)
         question = SetQuestion(
             words=words,
             torch=f"=={build.torch}",
             backend=build.backend,
-            limits=limits_beside(catalog, build, own),
-            of_torch_index=own,
+            limits=limits_beside(catalog, build, of_torch_index),
+            of_torch_index=of_torch_index,
         )
         answer = self._without_culprits(question)
-        # A mirror may have only torch itself, so try again with all others from the default index.
-        if answer.reason and any(_names(name, answer.reason) for name in own):
-            question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
-            answer = self._without_culprits(question)
         if answer.reason:
             self.failures[build, words] = answer.reason
         return answer
@@ -476,6 +472,8 @@ class Search:
         if exact_version(Requirement(word).specifier) is None or python is None:
             return
         minor = parsed(python.rstrip("t")).minor
+        # The nearest first. A package that stopped being built often has wheels for older Pythons
+        # only, so one newer Python is enough.
         for other in (minor - 1, minor - 2, minor + 1, minor - 3):
             name = f"3.{other}"
             found = self.index.ask(SetQuestion(words=(word,), python=name, with_dependencies=False))
@@ -485,46 +483,48 @@ class Search:
             torch = pick(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
             side = "older" if other < minor else "newer"
-            way = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
-            raise refusal(
-                f"{word} has wheels for Python {name} and {side} only; this Python is {python}",
-                steps=[way],
-            )
+            step = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
+            title = f"{word} has wheels for Python {name} and {side} only; this Python is {python}"
+            raise refusal(title, steps=[step])
 
-    def _nothing_found(self, newest: TorchBuild, first: IndexAnswer) -> Unsatisfiable:
-        """The error that no set of packages works, with the cause."""
-        if first.unknown:
+    def _nothing_found(self, build: TorchBuild, first_answer: IndexAnswer) -> Unsatisfiable:
+        """The error that no set of packages works, with the cause. `build` is one that was tried:
+        the newest, unless its first answer already names packages that no index has."""
+        if first_answer.unknown:
             by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
             return refusal(
-                f"None of the indexes has {' or '.join(first.unknown)}",
+                f"None of the indexes has {' or '.join(first_answer.unknown)}",
                 f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
                 steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
             )
-        reason, question = self.with_any_torch or first.reason or "", self.question
+        reason, question = self.with_any_torch or first_answer.reason or "", self.question
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
+        without_wheel = first_answer.without_wheel
         # gpusetup's own limits, such as `torchcodec<0.17`, are not what the user required: uv only
         # sees that they exclude what the packages bring, and the table knows why.
         asked = tuple(self.asked.values())
-        without_limits = SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
+        without_limits = SetQuestion(words=asked, torch=f"=={build.torch}", backend=build.backend)
         verdicts = (
-            why_release_differs(name, public(version), newest, question.catalog)
+            why_release_differs(name, public(version), build, question.catalog)
             for name, version in self.index.ask(without_limits).packages.items()
         )
         excluded = [*filter(None, verdicts)]
+        # The most certain cause is the title: the table's, then torch, then a missing wheel.
         title = f"No release fits: {words}"
-        steps = ["change one of the versions as the reason says, then run this command again"]
         if excluded:
+            # The table's reasons end with their source in brackets.
             title = excluded[0].partition(" (")[0]
         elif any(_names(name, reason) for name in FAMILY):
             title = f"No torch for this machine works with {words}"
-        elif first.without_wheel:
-            title = f"No wheel for this machine: {' and '.join(first.without_wheel)}"
-        if first.without_wheel:
+        elif without_wheel:
+            title = f"No wheel for this machine: {' and '.join(without_wheel)}"
+        steps = ["change one of the versions as the reason says, then run this command again"]
+        if without_wheel:
             os = question.host.machine.os.family
-            ways = (f"{way_to_build(name, os)}; check the spelling" for name in first.without_wheel)
+            ways = (f"{way_to_build(name, os)}; check the spelling" for name in without_wheel)
             steps = ["`gpusetup install` first, then build it", *ways]
-        steps += ways_around(first.without_wheel or named, newest, self.index.torch_root)
+        steps += ways_around(without_wheel or named, build, self.index.torch_root)
         return refusal(title, *excluded, self._as_seen(reason), steps=steps)
 
 

@@ -257,7 +257,7 @@ def parse_words(
 
     >>> wish = parse_words(["torchvision", "numpy>=2", "torch==2.5.1"])
     >>> wish.family, wish.packages, wish.torch
-    (('torchvision', 'torch'), ('numpy>=2',), '2.5.1')
+    (('torchvision', 'torch'), ('numpy>=2',), '==2.5.1')
     """
     from packaging.requirements import Requirement
 
@@ -296,10 +296,10 @@ def parse_words(
             )
         family.append(name)
         if name == "torch":
-            torch = as_option(versions)
+            torch = versions or None
         elif versions:
             companions.append((name, versions))
-    if torch_option and torch and torch_option != torch:
+    if torch_option and torch and specifier_text(torch_option) != specifier_text(torch):
         raise UsageError(
             f"`--torch {torch_option}` and torch {torch} among the packages both name a version",
             hint="give one of them",
@@ -310,15 +310,6 @@ def parse_words(
         family=tuple(family),
         companions=tuple(companions),
     )
-
-
-def as_option(versions: str) -> str | None:
-    """A specifier as `--torch` has it, in which answers repeat it; None for an empty one.
-
-    >>> as_option("==2.5.1"), as_option("==2.5.1,<3"), as_option("==2.5")  # `2.5` means any 2.5
-    ('2.5.1', '==2.5.1,<3', '==2.5')
-    """
-    return re.sub(r"^==(?=\d+\.\d+\.\d+[^\s,]*$)", "", versions) or None
 
 
 def torch_beside(
@@ -358,4 +349,4 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     # `torchvision==0.20.1+cu124` also requests a backend. A range cannot have a label (PEP 440).
     label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
     is_exact = torch.startswith("==")
-    return replace(wish, torch=f"{torch}+{label}" if label and is_exact else as_option(torch))
+    return replace(wish, torch=f"{torch}+{label}" if label and is_exact else torch)

@@ -25,7 +25,6 @@ from gpusetup.choose.installed import installed_backend, marker_environment, pub
 from gpusetup.choose.wish import (
     Wish,
     allows_torch,
-    as_option,
     backend_label,
     label_of,
     specifier_text,
@@ -91,7 +90,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     texts = (one.text for one in requests if one.name not in FAMILY)
     wish = replace(
         wish,
-        torch=as_option(torch or wish.torch or ""),
+        torch=torch or wish.torch,
         backend=asked_backend or "auto",
         family=named_family((*wish.family, *(one.name for one in requests))),
         packages=tuple(dict.fromkeys((*wish.packages, *texts))),

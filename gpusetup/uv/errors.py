@@ -107,9 +107,9 @@ def names_without_wheel(message: str) -> tuple[str, ...]:
     ('jieba', 'a==1.0')
     """
     text = " ".join(message.split())
-    releases = [(name, "") for name in NEEDS_WHEEL.findall(text)]
+    without_version = [(name, "") for name in NEEDS_WHEEL.findall(text)]
     found = {}
-    for name, versions in (*releases, *NO_WHEEL.findall(text)):
+    for name, versions in (*without_version, *NO_WHEEL.findall(text)):
         # An index's owner may have written any text that looks like a name.
         with suppress(InvalidRequirement):
             word = Requirement(f"{name}{versions}" if versions.startswith("==") else name)

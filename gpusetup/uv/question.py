@@ -314,8 +314,6 @@ def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
 # --- the wheels of a lock -------------------------------------------------------------------------
 
 
-FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
-"""uv's timeout in seconds and number of retries while it downloads gigabytes."""
 APPLIED = ("UV_CONSTRAINT", "UV_OVERRIDE")
 """The user's variables that were applied in the plan, and that uv refuses together with a lock."""
 
@@ -399,6 +397,7 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
     # Without bytecode, the unpacked files are exactly those that the wheels list.
     options = ["--quiet", "--no-deps", "--no-build", "--no-compile-bytecode"]
     options += ["--preview-features", "pylock"]
+    # The switch (`unpack.py`) makes the folder `tmp`, writes this lock, and reads `root`.
     where = ("--python", python, "--prefix", str(Path(stage, "root")))
     lock = ("-r", str(Path(stage, "pylock.toml")))
     if settings.has_target:
@@ -418,9 +417,9 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
 
 def fetching_environment(torch_index: str) -> dict[str, str]:
     """The environment variables for uv's download: the user's, and the login of torch's index."""
-    more = {name: os.environ.get(name, value) for name, value in FETCHING.items()}
-    if split_login(torch_index)[1]:
-        more["UV_INDEX"] = with_torch_index(torch_index)
+    # uv finds the login under the name of torch's index, so the index must be named to it.
+    is_private = split_login(torch_index)[1] is not None
+    more = {"UV_INDEX": with_torch_index(torch_index)} if is_private else {}
     return uv_environment(more, login_of=torch_index, drop=APPLIED)
 
 
@@ -430,6 +429,7 @@ def size_text(count: int | float) -> str:
     >>> size_text(191_794_682), size_text(812)
     ('182.9 MiB', '812 B')
     """
+    # At 1,000 the next unit begins, so that no number has four digits before the point.
     for unit in ("B", "KiB", "MiB"):
         if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"

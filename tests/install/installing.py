@@ -24,7 +24,6 @@ from gpusetup.install.switching import journal as journals
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
-from gpusetup.uv import question
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG = f"{HERE}-{HERE}-linux_{platform.machine()}"
@@ -109,9 +108,8 @@ def new_world(folder: Path) -> Iterator[World]:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says nothing is given up after a second."""
-    short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
-    monkeypatch.setattr(question, "LIMITS", {**question.LIMITS, **short})
-    monkeypatch.setattr(question, "FETCHING", short)
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
 
 
 SETTINGS = ("UV_", "PIP_", "GPUSETUP_", "VIRTUAL_ENV", "CONDA_PREFIX")
