@@ -79,8 +79,11 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         any_release = (f"{torch}{bound}", *companions)
         with suppress(Unsatisfiable):
             there = lock_of(replace(question, family=any_release, others=()))["torch"]["version"]
-            task = task.within(f"=={there.partition('+')[0]}", "the newest on the mirror that fits")
-            return plan_task(job, target, task)
+            version, _, label = there.partition("+")
+            # A folder of wheels may have only a CPU build, which does not replace one for a GPU.
+            if label != "cpu" or task.build.backend == "cpu":
+                task = task.within(f"=={version}", "the newest on the mirror that fits")
+                return plan_task(job, target, task)
         # The mirror has no other torch that fits, so the first error stays: it names the wheel.
         raise
 
