@@ -58,10 +58,8 @@ from gpusetup.project.ask import Ask, named_family
 from gpusetup.project.decide import (
     Decision,
     afterwards,
-    allows_python,
     decide,
     described_python,
-    newest_python,
 )
 from gpusetup.project.edit import (
     Edit,
@@ -538,6 +536,7 @@ def _for_pythons(
 ) -> tuple[Host, tuple[str, ...]]:
     """The host with the oldest Python that a project supports, for which uv locks it, and a note if
     no torch inside the bounds has wheels for that Python."""
+    # `>=3.9,<3.13`
     named = re.search(r">=?\s*(3\.\d+)", ask.python or "")
     if not named:
         return host, ()
@@ -546,10 +545,6 @@ def _for_pythons(
         wish_there = decide((replace(ask, python=None),), wish, oldest, catalog).wish
         if pick(question_of(wish_there, oldest, catalog)):
             return oldest, ()
-    here, asked = host.facts.python, ask.python or ""
-    if not (here and allows_python(asked, here)):
-        usable = newest_python(question_of(wish, host, catalog), asked)
-        host = replace(host, facts=replace(host.facts, python=usable[0] if usable else here))
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
         f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",

@@ -55,7 +55,7 @@ class Layout(Frozen):
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The environment's base folders, which are never removed."""
+        """The folders in which a distribution's files may be."""
         return (*self.libraries, self.scripts, self.data)
 
 
@@ -139,9 +139,11 @@ def layout_of_folder(folder: Path) -> Layout:
         for path in sorted(folder.glob(pattern))
         if path.name in LIBRARIES
     ]
-    # `lib64` may be a link to `lib`, so that the same library is found twice.
+    # `lib64` may be a link to `lib`, so that the same library is found twice. Without any library,
+    # nothing is installed, and the prefix stands for one.
     libraries = list(dict.fromkeys(found)) or [prefix]
     python = folder / PYTHON_IN
+    # `lib` is sorted before `lib64`, which only holds compiled packages.
     return Layout(
         python=str(python),
         version="",

@@ -56,6 +56,7 @@ class Task(Frozen):
         if self.is_for_other_host:
             return 0
         stack = self.machine.makers
+        # `machine.gpus` only lists GPUs of NVIDIA.
         if stack is not None and stack.maker == maker_of(self.build.backend):
             return len(stack.gpus)
         return None if self.machine.gpus is None else len(self.machine.gpus)
@@ -78,6 +79,7 @@ class Task(Frozen):
             notes += notes_on_installed(self.machine, self.build, load_catalog())
         offer = self.newest
         if offer:
+            # `--torch` and `--upgrade` exclude each other.
             way = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
             # A mirror often lacks the newest release, and it is not asked about that here.
             condition = " if your index has it" if self.root != INDEX_ROOT else ""
@@ -114,10 +116,7 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     hint = ""
     if trouble.fix:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
-        # A text of several sentences ends before the commands, so that a colon does not join them
-        # to the last one only.
-        end = ". Run:" if ". " in trouble.fix.text else ":"
-        hint = f"{trouble.fix.text}{end if commands else ''}{commands}\n"
+        hint = f"{trouble.fix.text}{'. Run:' if commands else ''}{commands}\n"
     hint += "`gpusetup doctor` shows the details"
     # A few findings must be mended before torch is changed, whatever the person asks for.
     if trouble.severity not in RECORDS[trouble.id].before_torch:

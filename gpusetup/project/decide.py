@@ -81,7 +81,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     limits = [one for file in here for one in file.limits]
     later = tuple(one for file in here for one in file.later)
     notes = [note for ask in asks for note in notes_of(ask)]
-    named = [one for pair in zip(asks, here, strict=True) for one in named_backends(*pair)]
+    preferred = [one for pair in zip(asks, here, strict=True) for one in named_backends(*pair)]
     torch, pinned_backend, place = bounds_of([*requests, *limits], later, catalog)
     if torch:
         # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
@@ -99,17 +99,21 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     for ask in asks:
         refuse_python(ask, wish, host, catalog)
     if wish.backend == "auto":
-        wish, reason = with_preferred(wish, named, host, catalog)
+        wish, reason = with_preferred(wish, preferred, host, catalog)
         notes += [reason] if reason else []
     if place and host.facts.presence != "none":
-        backend = pinned_backend or next((backend for backend, _ in named), None)
+        backend = pinned_backend or next((backend for backend, _ in preferred), None)
         refuse_unfit(wish, place, backend, host, catalog)
     return Decision(wish=wish, variant=chosen, later=later, notes=tuple(dict.fromkeys(notes)))
 
 
 def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
     """Yields the backends that a file names, each with its place, the one that counts most first.
-    `here` is what counts of the file on this machine."""
+    `here` is what counts of the file on this machine.
+
+    A wheel is built for one CUDA, so it counts most; then what the file says for torch itself, and
+    at last an index, which may be for other packages.
+    """
     # An index for sources only serves the packages that name it.
     of_sources = [source.index for source in ask.sources]
     for backend, place in (
@@ -187,6 +191,7 @@ def with_preferred(
     `preferred` are backends with the places that name them. A project's CPU index counts only where
     no GPU would stay unused for it.
     """
+    # Why each backend is not taken. The first is about the one that counts most.
     reasons = []
     for backend, place in preferred:
         # If no NVIDIA GPU was found, or nothing tells, the project's own word counts.
@@ -206,11 +211,7 @@ def with_preferred(
             if pick(question):
                 return replace(wish, backend=name), None
             reasons.append(f"{place} names {name}, which {first_reason(question)}")
-    if not reasons:
-        return wish, None
-    # The first reason is about the backend that counts most.
-    build = pick(question_of(wish, host, catalog))
-    return wish, f"{reasons[0]}: {build.backend} instead" if build else reasons[0]
+    return wish, next(iter(reasons), None)
 
 
 # --- extras and groups that choose a CUDA ---------------------------------------------------------
@@ -232,8 +233,8 @@ def backend_of_variant(variant: Variant, ask: Ask, here: Ask, catalog: Catalog) 
     if variant.name.lower() in OF_THE_GPU:
         return "auto"
     label = backend_label(variant.name)
-    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
-    return label if label in known or maker_of(label) else None
+    of_pytorch = {row.backend for row in catalog.builds if row.channel == "pytorch"}
+    return label if label in of_pytorch or maker_of(label) else None
 
 
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
@@ -336,7 +337,7 @@ def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalo
             "named one",
         )
     if not any(question.takes(build.torch) for build in in_scope(question)):
-        return  # the ordinary answer says that this platform has no such build
+        return  # this platform has no such build, which `choose` then says
     # What would work instead, the nearest first: another Python, another backend, another torch.
     torch, ways = (wish.torch or "").removeprefix("=="), [UNCHANGED]
     other = newest_python(question)
@@ -419,15 +420,18 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     if not asks:
         return None
     wish, installed = decision.wish.of_torch_alone, machine.torch.version
-    is_of_uv = ask.has_project and (decision.variant is not None or bool(ask.sources))
-    words = ("--project",) if is_of_uv else ("-r", file)
+    # What the project's own extras and sources install, only uv installs in that way.
+    has_uv_choice = ask.has_project and (decision.variant is not None or bool(ask.sources))
+    words = ("--project",) if has_uv_choice else ("-r", file)
     has_backend = wish.wanted_backend in ("auto", installed_backend(machine, catalog))
     if installed and allows_torch(wish.torch, public(installed)) and has_backend:
         meets: bool | None = True
         sentence = f"{file} asks for {asks}: this environment's torch {installed} meets it"
     else:
+        # Without a torch, there is nothing to judge.
         meets = False if installed else None
         has = f"this environment has torch {installed}" if installed else "torch is not installed"
+        # A project may only name companions, but this sentence needs torch.
         build = choose(replace(wish, family=("torch",)), host, catalog).build
         fits = "no build of it fits here"
         if build:

@@ -93,20 +93,23 @@ def _index_of_torch(ask: Ask, source: str | None) -> NamedIndex | None:
 
 def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
     """The edit for Poetry, whose sources are named at the dependencies themselves
-    (https://python-poetry.org/docs/repositories/#explicit-package-sources); those are not read."""
+    (https://python-poetry.org/docs/repositories/#explicit-package-sources). The sources at the
+    dependencies are not read, only the tables `[[tool.poetry.source]]`."""
     install = ("poetry", "install")
     own = next((index for index in ask.indexes if index.backend), None)
     if own and own.backend == build.backend:
         note = f"{ask.path} names {build.backend} already: no edit"
         return Edit(steps=(install,), notes=(note,))
+    # Dependencies may name the source that is there, so the table in its place keeps its name.
     name = (own.name if own else None) or index_name(build.backend)
     table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
     note = (
         f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
         f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
     )
+    replaces = (f"replace the source {name} by the table below",) if own else ()
     lines = (*table, 'priority = "explicit"')
-    return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(note,))
+    return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(*replaces, note))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:

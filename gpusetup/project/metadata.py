@@ -54,11 +54,11 @@ def add_pyproject(ask: Ask) -> None:
         for variant, requirements in lists.items():
             if re.fullmatch(VARIANT_NAME, variant):
                 # uv installs the group `dev` with the project itself.
-                own = None if (kind, variant) == ("group", "dev") else variant
+                chosen_by = None if (kind, variant) == ("group", "dev") else variant
                 first_of_list = len(ask.requests)
-                add_list(ask, requirements, f"{name}, {kind} {variant}", own)
+                add_list(ask, requirements, f"{name}, {kind} {variant}", chosen_by)
                 family = named_family(one.name for one in ask.requests[first_of_list:])
-                if family and own:
+                if family and chosen_by:
                     ask.variants.append(Variant(name=variant, kind=kind, family=family))  # type: ignore[arg-type]
     add_list(ask, uv.get("dev-dependencies"), f"{name}, [tool.uv] dev-dependencies")
     for limit in list_in(uv, "constraint-dependencies"):
@@ -69,6 +69,7 @@ def add_pyproject(ask: Ask) -> None:
     for file in [one_file] if one_file else list_in(dynamic, "file"):
         add_file(ask, Path(ask.path).parent / str(file), name)
     add_poetry(ask, poetry)
+    # Last, because it removes requests for which uv has another source.
     add_uv(ask, uv)
 
 
@@ -80,8 +81,8 @@ def add_list(ask: Ask, requirements: object, place: str, variant: str | None = N
 
 
 def add_uv(ask: Ask, uv: Mapping[str, Any]) -> None:
-    """Add uv's indexes and sources. A package with a source of its own (a git repository, a URL, a
-    folder) is not asked from an index."""
+    """Add uv's indexes and sources. A package with an address of its own (a git repository, a URL,
+    a folder) is not asked from an index, unless it is torch or a companion."""
     place = f"{Path(ask.path).name}, [tool.uv]"
     for row in list_in(uv, "index"):
         if isinstance(row, dict) and isinstance(row.get("url"), str):

@@ -377,10 +377,11 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 
 
 def remove_empty(files: Iterable[str]) -> None:
-    """Remove the folders of these files and their parents if they are empty; the library folder
-    itself stays."""
+    """Remove the folders of these files and their parents, up to the first that is not empty, or
+    that is a library folder. The store keeps the environment's own folder from being empty."""
     # Inner folders come before outer ones.
     for folder in sorted({os.path.dirname(path) for path in files}, reverse=True):
+        # `rmdir` refuses a folder that is not empty, which ends the way up.
         with suppress(OSError):
             # Keep the library folder even if it is empty, because an environment needs it.
             while os.path.basename(folder) not in LIBRARIES:

@@ -82,7 +82,10 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     environment."""
     folder = Path(stage_of(layout.prefix))
     remove(folder)
+    # `unpack_step`, which made the last step of the plan, names the same `tmp`, `pylock.toml` and
+    # `root` in this folder.
     (folder / "tmp").mkdir(parents=True)
+    # Nobody else may change the files between their check and their move.
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     size_bytes = sum(wheel.size_bytes or 0 for wheel in plan.wheels)
@@ -166,8 +169,11 @@ def _require_same_content(root: Path, promises: Promises) -> None:
         if "" in digests:
             return False
         size = os.path.getsize(path)
-        if size > MOST_HASHED_BYTES and {promise.size for promise in promises[path]} == {str(size)}:
+        stated_sizes = {promise.size for promise in promises[path]}
+        # If the lists state no size or different ones, only the content decides.
+        if size > MOST_HASHED_BYTES and stated_sizes == {str(size)}:
             return False
+        # Wheels use sha256; a list with any other digest is refused.
         digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
         return f"sha256={digest.rstrip('=')}" not in digests
 
