@@ -71,13 +71,10 @@ def question_of(
     }
     for part in PARTS:
         fields |= part(reader, fields)
-    question_fields = {
-        name: fields[name]
-        for name in dict(defaults(TrainingQuestion))
-        # The number of GPUs is the caller's to choose (`for_gpus`); the config's is a proposal.
-        if name in fields and name != "gpus"
-    }
-    other_fields = JOB_DEFAULTS.keys() - dict(defaults(TrainingQuestion)).keys()
+    question_names = dict(defaults(TrainingQuestion)).keys()
+    # The caller chooses the number of GPUs (`for_gpus`), for which the config's is a proposal.
+    question_fields = {name: fields[name] for name in question_names & fields.keys() - {"gpus"}}
+    other_fields = JOB_DEFAULTS.keys() - question_names
     # Leave out fields that the config does not set, so that the trainer's defaults apply.
     job_fields = {name: fields[name] for name in other_fields if fields.get(name) is not None}
     # plan counts the models of RL as a whole. Trinity-RFT's run on other GPUs or were part of the
