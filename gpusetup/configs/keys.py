@@ -281,7 +281,8 @@ TRAINER_KEYS = (
 )  # fmt: skip
 """The trainers in the order in which they are tried, each with the names that only this trainer
 reads (one of them is enough to recognise it), and those that other programs read too (two of them
-are needed). transformers comes last, because the others build on it."""
+are needed). transformers comes last, because the others build on it; the keys that only its own
+example scripts read come before TRL's, whose shared names those scripts have too."""
 
 LONGEST_NAME = 200
 ENCODER_NAME = re.compile(
@@ -309,15 +310,15 @@ def trainer_of(config: Config) -> str | None:
     ):
         return "torchtune"
     names = names_in(config.settings)
-    # Encoders, such as BERT, are trained with transformers' own scripts, whose keys are in the last
-    # row. Cut long texts, which would take long to search; no model name is longer.
+    # Cut long texts, which would take long to search; no model name is longer.
     names_encoder = any(
         ENCODER_NAME.search(unquoted(setting.text)[:LONGEST_NAME])
         for setting in config.settings
         if (key := key_of(setting.path)) is not None and key.role == "named-model"
     )
     for trainer, own, shared in TRAINER_KEYS:
-        # TRL only trains models that generate text.
+        # TRL only trains models that generate text; encoders, such as BERT, are trained with
+        # transformers' own scripts, whose keys are in the last row.
         if trainer == "trl" and names_encoder:
             continue
         if names.intersection(own.split()) or len(names.intersection(shared.split())) >= 2:

@@ -55,6 +55,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     yaml.version = (1, 1)
     text = StringIO()
     yaml.dump(values, text)
+    # Leave out the first lines, `%YAML 1.1` and `---`.
     return text.getvalue().partition("---\n")[2]
 
 

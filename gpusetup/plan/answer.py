@@ -7,7 +7,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -465,12 +464,10 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
     if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
         raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
-    # Hundreds of rows name the same few cards.
-    place_named = lru_cache(maxsize=64)(partial(named_gpu, rows=gpus))
     for row in reader:
         name, size = ((row.get(column) or "").strip() for column in ("gpu", "gpu_mem_gb"))
         try:
-            place = place_named(f"{name} {size}GB" if size else name)
+            place = named_gpu(f"{name} {size}GB" if size else name, gpus)
             job = TrainingJob(
                 shape=model_named((row.get("model") or "").strip()),
                 gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),

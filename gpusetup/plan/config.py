@@ -71,10 +71,10 @@ def question_of(
     }
     for part in PARTS:
         fields |= part(reader, fields)
-    question_fields = {
-        name: fields[name] for name in dict(defaults(TrainingQuestion)) if name in fields
-    }
-    other_fields = JOB_DEFAULTS.keys() - question_fields
+    question_names = dict(defaults(TrainingQuestion)).keys()
+    # The caller chooses the number of GPUs (`for_gpus`), for which the config's is a proposal.
+    question_fields = {name: fields[name] for name in question_names & fields.keys() - {"gpus"}}
+    other_fields = JOB_DEFAULTS.keys() - question_names
     # Leave out fields that the config does not set, so that the trainer's defaults apply.
     job_fields = {name: fields[name] for name in other_fields if fields.get(name) is not None}
     # plan counts the models of RL as a whole. Trinity-RFT's run on other GPUs or were part of the
@@ -87,7 +87,7 @@ def question_of(
         question=TrainingQuestion(**question_fields, job_fields=job_fields),
         per_gpu=fields["per_gpu"],
         total=fields["total"],
-        gpus=fields["devices"],
+        gpus=fields["gpus"],
         rope=rope_scaling(reader),
         # Build the report last, because it lists all keys that were read.
         read=ConfigRead(
@@ -121,14 +121,16 @@ def model(reader: Reader, fields: Fields) -> Fields:
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
         name = text
+        # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`), but the model
+        # in an existing folder counts more.
         if not named_file.is_there(Path(text) / "config.json"):
-            # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`).
             name = next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
             continue
         reader.note(setting, f"the model {name}")
+        # Any other file is refused here, where its line in the config is known.
         file = Path(name)
         is_file = named_file.is_there(file) and not named_file.is_folder(file)
         if is_file and file.name != "config.json":
@@ -169,10 +171,11 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that the config freezes, and the embedding tables (for users, items and
     the like) trained in addition to the model."""
+    tables: Fields = {"tables": tables_in(reader)}
     part = frozen_in(reader, fields.get("model") or "")
     # Adapters freeze the whole model anyway.
-    freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
-    return {**freezes, "tables": tables_in(reader)}
+    has_adapters = fields.get("lora") is not None
+    return tables if part is None or has_adapters else {**tables, "freeze": part}
 
 
 def quantised(reader: Reader, fields: Fields) -> Fields:
@@ -206,16 +209,18 @@ def length(reader: Reader, fields: Fields) -> Fields:
     trainer, most = fields["trainer"], LARGEST["context"]
     roles = ("length", "total-length", "prompt", "response")
     sequence, total, prompt, response = (reader.number(role, most) for role in roles)
+    # Trinity-RFT and verl, whose configs count as Trinity-RFT's, name the length of prompt and
+    # response together. In other trainers it may be that of the sequence.
     tokens = total if trainer == "trinity" else sequence or total
-    # A config of verl counts as one of Trinity-RFT, and has this map.
-    is_trinity = trainer == "trinity" and not reader.has_map("actor_rollout_ref")
-    if is_trinity and not total and prompt and response:
-        # Prompt and response each have a limit, so a sequence may be as long as their sum.
-        tokens = prompt + response
-        reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
-    # verl's total comes before its parts; other trainers generate answers to each prompt.
-    has_total = is_trinity or (trainer == "trinity" and total)
-    if not has_total and method_of(reader) in GENERATING:
+    names_total = trainer == "trinity" and total is not None
+    is_verl = reader.has_map("actor_rollout_ref")
+    if trainer == "trinity" and not is_verl:
+        if not total and prompt and response:
+            # Prompt and response each have a limit, so a sequence may be as long as their sum.
+            tokens = prompt + response
+            reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
+    elif not names_total and method_of(reader) in GENERATING:
+        # A trainer that generates answers uses its sequence length as a limit for prompts.
         prompt, response = sequence or prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
         tokens = prompt + response
         reader.assumed.append(
@@ -253,7 +258,8 @@ def batch(reader: Reader, fields: Fields) -> Fields:
 
 
 def log_prob_tokens(reader: Reader) -> int | None:
-    """The smallest token budget for log-probabilities in the whole config; None if there is none.
+    """The smallest token budget for log-probabilities in the whole config, whatever map it is in;
+    None if there is none.
 
     The policy, the reference and the rollout each have one, and the trainer refuses to start if the
     longest sequence does not fit into any of them (`check`).
@@ -357,6 +363,8 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     }
 
 
+MOST_NODES = 10_000
+"""More nodes than any training uses."""
 UNCOUNTED = {
     "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "replicas": "replicated",
 }  # fmt: skip
@@ -374,8 +382,8 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
             setting, _ = next(reader.all(role))
             raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
-    nodes = reader.number("nodes", 10**4)
-    return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
+    nodes = reader.number("nodes", MOST_NODES)
+    return {"gpus": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 
 def strategy(reader: Reader) -> str | None:
@@ -468,35 +476,24 @@ WIDTH_NAMES = (
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The embedding tables of users and of items that a config describes, and torch's
-    `num_embeddings`. Their settings are recorded as read."""
-    width_settings = [
-        setting
-        for setting in reader.config.settings
-        if name_of(setting.path).endswith(("_dim", *WIDTH_NAMES)) and number_in(reader, setting)
-    ]
-    # If a name occurs twice, the first one counts.
-    widths = {name_of(one.path): number_in(reader, one) for one in reversed(width_settings)}
-    usual = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
+    """The embedding tables of users and of items that a config describes, all of one width. Their
+    settings are recorded as read."""
+    width_setting = next((one for name in WIDTH_NAMES for one, _ in reader.named(name)), None)
+    width = number_in(reader, width_setting) if width_setting else 0
+    if width_setting is None or not width:
+        return ()
     tables: list[EmbeddingTable] = []
     for setting in reader.config.settings:
-        name, key = name_of(setting.path), key_of(setting.path)
-        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
-        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
-        if name == "num_embeddings":
-            # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
-            noun = str(setting.path[-2]) if len(setting.path) > 1 else "rows"
-        elif key is None or key.role not in ("users", "items"):
+        key, rows = key_of(setting.path), number_in(reader, setting)
+        if key is None or key.role not in ("users", "items") or not rows:
             continue
-        # A width for the same noun (`movie_dim`) comes before that of all tables.
-        width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
-        rows = number_in(reader, setting)
-        if rows and width:
-            table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
-            tables.append(table)
-            reader.note(setting, f"embedding table: {table.label}")
-    for setting in width_settings if tables else ():
-        reader.note(setting, "width of the embedding tables")
+        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
+        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name_of(setting.path))
+        table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
+        tables.append(table)
+        reader.note(setting, f"embedding table: {table.label}")
+    if tables:
+        reader.note(width_setting, "width of the embedding tables")
     return tuple(tables)
 
 

@@ -167,12 +167,13 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     is_of_images = config.has("image_size") and not config.values.get("vocab_size")
     if is_of_images or config.kind in ENCODERS:
         return encoder(config)
-    # A pure state space model has a state size instead of attention heads. RWKV's layers, and
-    # Zamba's attention blocks that several layers share, cannot be counted.
-    has_layers = config.values.get("num_attention_heads") or config.has("state_size")
+    # RWKV's layers, Zamba's attention blocks that several layers share, and the two stacks of a
+    # translator cannot be counted.
     is_uncounted = config.has("rwkv") or config.has("num_mem_blocks")
-    is_named = "model_type" in values and not values.get("is_encoder_decoder")
-    if is_uncounted or not is_named or not has_layers:
+    is_uncounted = is_uncounted or bool(values.get("is_encoder_decoder"))
+    # A pure state space model has a state size instead of attention heads.
+    has_heads_or_state = config.values.get("num_attention_heads") or config.has("state_size")
+    if is_uncounted or "model_type" not in values or not has_heads_or_state:
         raise UsageError(
             f"{source}: the family {values.get('model_type')!r} is not known",
             hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -198,10 +199,9 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
         # An encoder with SiLU has gated MLPs (Qwen2.5-VL).
         matrices = 3 if config.values.get("hidden_act") == "silu" else 2
         towers += layers * hidden * (4 * hidden + matrices * width)
-    name = values.get("_name_or_path") or values.get("name") or values.get("model_type")
     return replace(
         shape,
-        name=str(name or shape.name),
+        name=ModelConfig(values, source).name,
         parameters=shape.parameters + towers,
         active=shape.active + towers,
         tower=shape.tower + towers,

@@ -29,7 +29,7 @@ LONGEST_VALUE = 80
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 """The YAML anchor before a value, if there is one: `&width 64`."""
 Fields = dict[str, Any]
-"""Fields of a job or question by name, and `per_gpu`, `total` and `devices` for `FromConfig`."""
+"""Fields of a job or question by name, and `per_gpu`, `total` and `gpus` for `FromConfig`."""
 Meaning = Callable[[Setting, str], Any]
 """A function from a setting and its text to the value it means; None if it means nothing."""
 
@@ -87,7 +87,7 @@ class Reader:
             return value
         return None
 
-    def number(self, role: str, most: int = 10**6) -> Any:
+    def number(self, role: str, most: int) -> Any:
         """The first whole number set for this role; BadInput with the line number if it is out of
         range. 0 and -1 mean "no limit" in many trainers, so they count as not set."""
 

@@ -215,7 +215,8 @@ def host_holds(job: TrainingJob, recipe: Recipe, place: Place) -> bool:
 def candidates(job: TrainingJob, place: Place) -> tuple[Recipe, ...]:
     """The recipes that the job can use on this machine, fastest first.
 
-    Offload is always combined with Env if Env works. With a token budget, only degrees of sequence
+    Offload is the last resort, so it is always combined with Env if Env works, which costs no
+    speed. With a token budget, only degrees of sequence
     parallelism with which the longest sequence fits into the budget are used, if there are any.
     """
     possible = sequence_degrees(job) if place.linux else (1,)
@@ -415,7 +416,8 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
         return Help(step=step, kind=kind, saves_gib=saved, recipe=found, confidence=sure)
 
     settings = fewer_tokens(job, recipe) | same_training(job)
-    # Someone who trains adapters may also take a smaller base when little is left.
+    # If the job fits, adapters instead of the model would be another training; adapters that are
+    # trained already stay with a smaller base.
     if not decision.fits or job.lora is not None:
         settings |= adapters(job)
     jobs: dict[str, TrainingJob] = {} if decision.fits else dict(larger_or_shorter(job, place))
@@ -430,13 +432,18 @@ def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> t
             steps.append(entry(step, "setting" if change in settings else "job", changed, saved))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
-    if not any(step.recipe and step.kind == "setting" for step in steps):
-        for changes, changed in smallest_sets(job, place)[:1]:
-            saved = saved_gib(decision, changed.job, changed.recipe)
-            step = " and ".join(with_option(change, fields) for change, fields in changes.items())
-            steps.append(entry(step, "setting", changed, saved))
     # A change that trains the same comes before adapters, which train less.
     train_less = {with_option(name, fields) for name, fields in adapters(job).items()}
+    # If no setting is enough on its own, several together may be.
+    is_enough = any(step.recipe and step.kind == "setting" for step in steps)
+    sets = [] if is_enough else smallest_sets(job, place)
+    if sets:
+        changes, changed = sets[0]
+        saved = saved_gib(decision, changed.job, changed.recipe)
+        step = " and ".join(with_option(change, fields) for change, fields in changes.items())
+        steps.append(entry(step, "setting", changed, saved))
+        if changed.job.lora != job.lora:
+            train_less.add(step)
     steps.sort(key=lambda one: (one.recipe is None, one.step in train_less, -one.saves_gib))
     return tuple(steps)
 
@@ -501,8 +508,8 @@ def larger_or_shorter(job: TrainingJob, place: Place) -> Iterator[tuple[str, Tra
             yield f"{shorter.job.context:,} tokens", shorter.job
 
 
-MOST_TRIED = 8
-"""How many smaller numbers of GPUs to try; a node usually has eight GPUs."""
+MOST_TRIED = 7
+"""How many smaller numbers of GPUs to try: all of a node, which usually has eight GPUs."""
 
 
 def better_with_fewer(
@@ -523,27 +530,27 @@ def better_with_fewer(
     job, place = decision.job, decision.place
 
     def rank(found: Decision) -> tuple[int, ...]:
-        """Larger is better; among equally good numbers, a measured one."""
+        """How well a number of GPUs works; larger is better."""
         length = found.job.context if solve == "context" else 0
-        return (found.fits, length, found.fits and not found.recipe.offload, found.measured)
+        return (found.fits, length, found.fits and not found.recipe.offload)
 
     # The degree of sequence parallelism that the user chose must divide the smaller number too.
-    numbers = range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1)
+    numbers = range(job.gpus - 1, max(job.gpus - MOST_TRIED - 1, 0), -1)
     solver = max_context if solve == "context" else decide
     tried = [solver(replace(job, gpus=n), place) for n in numbers if n % (place.sp or 1) == 0]
-    # With the same recipe more GPUs are faster, and `max` takes the first of equals, the largest.
-    best = max(tried, key=rank, default=decision)
-    # That a number was measured only decides between equally good ones.
-    if rank(best)[:3] <= rank(decision)[:3]:
+    # Of equally good numbers take a measured one, else the largest: more GPUs are faster, and `max`
+    # takes the first of equals.
+    best = max(tried, key=lambda one: (*rank(one), one.measured), default=decision)
+    if rank(best) <= rank(decision):
         return None
-    most, fewer = (sequence_degrees(one.job)[-1] for one in (decision, best))
+    degree, degree_of_fewer = (sequence_degrees(one.job)[-1] for one in (decision, best))
     # DataParallel uses no such degrees: its first GPU holds the outputs of all GPUs.
     reason = "Each GPU then needs less memory."
-    if fewer > most and place.sp is None:
+    if degree_of_fewer > degree and place.sp is None:
         reason = (
             "The degree of sequence parallelism must divide both the GPUs and the "
-            f"{job.shape.heads} heads: with {job.gpus} GPUs that is SP={most} at most, with "
-            f"{best.job.gpus} SP={fewer}."
+            f"{job.shape.heads} heads: with {job.gpus} GPUs that is SP={degree} at most, "
+            f"with {best.job.gpus} SP={degree_of_fewer}."
         )
     return FewerGpus(
         gpus=best.job.gpus,

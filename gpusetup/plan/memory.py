@@ -79,13 +79,9 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
     return min(job.gpus, NODE) if job.strategy == "hsdp" else job.gpus
 
 
-def per_gpu(job: TrainingJob, amount: float, state: Shardable | None = None) -> float:
-    """The part of an amount (a number of parameters, or bytes) that one GPU holds.
-
-    `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
-    shard; None means that nothing is sharded.
-    """
-    return amount / (shard_count(job, state) if state else 1)
+def per_gpu(job: TrainingJob, amount: float, state: Shardable) -> float:
+    """The part of an amount of this state (a number of parameters, or bytes) that one GPU holds."""
+    return amount / shard_count(job, state)
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
@@ -123,9 +119,8 @@ def optimizer_bytes(job: TrainingJob) -> float:
     # Adapters are already in 32 bits and need no master copy.
     if not job.master_weights or job.lora is not None:
         return optimizer.moments * job.trained_bytes + optimizer.fixed
-    # The moments have the type of the 32-bit copy that the optimizer updates.
-    master_bytes = 4
-    return master_bytes + optimizer.moments * master_bytes + optimizer.fixed
+    # The optimizer updates a 32-bit copy of each weight, and the moments have its type.
+    return 4 * (1 + optimizer.moments) + optimizer.fixed
 
 
 def optimizer_on_host(job: TrainingJob) -> bool:
@@ -171,7 +166,7 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
         size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
     # DDP's buckets are a copy of the gradients (`gradient_as_bucket_view` is off by default).
     if job.strategy == "ddp":
-        size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
+        size += job.trained_parameters * gradient_bytes(job)
     return size
 
 
@@ -183,11 +178,11 @@ def other_model_states(job: TrainingJob, recipe: Recipe) -> float:
     total = per_gpu(job, job.bytes_of_frozen_models, "parameters")
     if not job.rl.critic:
         return total
-    # The critic is as large as the policy.
+    # plan assumes that the critic is as large as the policy.
     parameters = job.shape.parameters
     total += per_gpu(job, parameters, "parameters") * weight_bytes(job)
-    # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too small
-    # to count; otherwise it is trained whole.
+    # If the policy is trained by adapters, so is the critic (ms-swift, verl), and adapters are too
+    # small to count; otherwise all of the critic is trained.
     if job.lora is None:
         total += per_gpu(job, parameters, "gradients") * gradient_bytes(job)
         if not optimizer_on_host(job):
@@ -210,13 +205,14 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     if not job.shards_parameters:
         return 0.0
     rate = OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
+    # Without trained layers there are no gradients in the unit, which the other rates include.
     if not job.trains_layers:
         rate = FROZEN_UNIT
     # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
     # bits.
     unit = job.shape.largest_unit * rate * job.compute_bytes / 2
-    # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
-    # gradients.
+    # Additional embedding tables are in FSDP's outermost unit, which stays gathered: once for the
+    # weights, once for their gradients.
     return unit + job.tables * 2 * job.compute_bytes
 
 
@@ -266,7 +262,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
     if job.master_weights:
         # DeepSpeed keeps a GPU's share of the 32-bit copy in one flat tensor, and a step copies
-        # that tensor twice.
+        # that tensor twice: 2 x 4 bytes per parameter.
         return 8 * (min(stepped, ZERO3_GROUP) if job.strategy == "zero3" else stepped)
     if job.optimizer == "adafactor":
         largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
@@ -282,7 +278,7 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     if not recipe.offload:
         if not optimizer_on_host(job):
             return 0.0
-        return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
+        return job.trained_parameters * optimizer_bytes(job)
     size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     size += job.adapter_parameters * job.trained_bytes
     size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
@@ -319,7 +315,7 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
         # The kernels of quantised layers read the stored weights, so only the others are cast.
         is_quantized = job.stored_bytes is not None
         cast = job.shape.outside if is_quantized else job.shape.parameters
-        weight_copies = per_gpu(job, cast) * job.compute_bytes
+        weight_copies = float(cast * job.compute_bytes)
     return layer_bytes(job) * tokens_times_layers + weight_copies
 
 
@@ -328,9 +324,10 @@ def checkpoint_bytes(job: TrainingJob) -> float:
     (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
-    # Micro-batches rarely fill a token budget completely, so count less for these jobs.
-    width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
-    return job.shape.hidden * residual_bytes(job) / 2 * width
+    # Micro-batches rarely fill a token budget completely, so count less for these jobs. The
+    # constant was fitted to hidden states of 2 bytes per element.
+    filled = CHECKPOINT_IN_BUDGET / 2 if job.fills_token_budget else 1.0
+    return job.shape.hidden * residual_bytes(job) * filled
 
 
 def selected_bytes(job: TrainingJob) -> float:
@@ -354,9 +351,8 @@ def layer_bytes(job: TrainingJob) -> float:
     attention, an MLP and two norms, each perhaps followed by a dropout."""
     shape, compute, residual = job.shape, job.compute_bytes, residual_bytes(job)
     recomputes = job.compile or job.fused_kernels
-    # A norm keeps its input, the normalised values and its output. RMSNorm keeps its input in 32
-    # bits. The normalised values are not kept if the weight is frozen, or if fused kernels or
-    # `torch.compile` recompute them.
+    # A norm keeps its input and its output. RMSNorm keeps its input in 32 bits, and the normalised
+    # values unless its weight is frozen; fused kernels and `torch.compile` recompute both.
     between = residual + compute
     if shape.rms_norm and not recomputes:
         between = 4 + (residual if job.trains_layers else 0) + compute

@@ -431,6 +431,7 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
 
 def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
     """Explain why a batch size is kept."""
+    # Without a GPU, `several_gpus` says that only settings for the CPU were looked at.
     if not case.facts.gpus:
         return
     verdict = verdict_on(case, split.size)
@@ -445,8 +446,6 @@ def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
             f"by `gpusetup plan` a batch of {split.size} needs {verdict.total_gib:.1f} of "
             f"{verdict.capacity_gib:.1f} GiB"
         )
-        if verdict.verdict == "too much":
-            reason += ", and no smaller batch is sure to fit"
         if verdict.verdict != "clear":
             reason += f"; `{measuring(case)}` measures it"
     yield f"{dotted(split.setting.path)} stays {split.size}: {reason}"

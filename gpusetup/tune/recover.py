@@ -108,9 +108,9 @@ def recover_from_oom(
 # --- the attempts ---------------------------------------------------------------------------------
 
 
-# Model -> the micro-batch size that fitted after memory ran out; an entry is deleted together with
-# its model.
 SIZES_THAT_FIT: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+"""Model -> the micro-batch size that fitted after memory ran out; an entry is deleted together with
+its model."""
 
 
 @dataclass
@@ -404,7 +404,7 @@ def _map_columns(batch: Any, column: Callable[[Any], Any]) -> Any:
 
 
 def _lengths(batch: Any) -> set[int]:
-    """The lengths of all tensors, arrays and lists in a batch."""
+    """The lengths of all tensors, arrays and lists of samples in a batch."""
     lengths = set[int]()
 
     def note(column: Any) -> Any:

@@ -214,19 +214,20 @@ def _asks_for_bf16(case: ConfigCase) -> Iterator[str]:
 def _without_switch(case: ConfigCase, kind: str, reason: str) -> Iterator[Suggestion]:
     """Add a switch for the type `kind` to a config that only has one for the other type
     (`fp16: false` on a GPU that bf16 suits better), or explain why not."""
-    half = _half_setting(case)
-    for setting in case.with_role("bf16", "fp16")[:1]:
-        if half is not None:
-            value = unquoted(half.text)[:LONGEST_SHOWN]
-            yield f"{label(setting)} stays off, because {label(half)} is {value}"
-        elif added := add_key(case, kind, "true", reason):
-            yield from added
-        else:
-            yield (
-                f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in "
-                f"{kind} saves 1 to 49 % of the memory. Not written, because the config has no "
-                f"key for {kind}"
-            )
+    other, half = next(iter(case.with_role("bf16", "fp16")), None), _half_setting(case)
+    # Without any switch for 16 bits, nothing shows that the training may use them.
+    if other is None:
+        return
+    if half is not None:
+        value = unquoted(half.text)[:LONGEST_SHOWN]
+        yield f"{label(other)} stays off, because {label(half)} is {value}"
+    elif added := add_key(case, kind, "true", reason):
+        yield from added
+    else:
+        yield (
+            f"{label(other)} is off, and this GPU has tensor cores: mixed precision in {kind} "
+            f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
+        )
 
 
 def _takes_type(setting: Setting) -> bool:

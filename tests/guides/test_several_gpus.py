@@ -46,8 +46,6 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
 
 TABLES = {
     f"n_users: {USERS}\nn_items: {ITEMS}\nembedding_dim: {WIDTH}\n": USERS + ITEMS,
-    f"num_movies: {USERS}\nmovie_dim: {WIDTH}\n": USERS,
-    f"tables:\n  ads: {{num_embeddings: {USERS}, embedding_dim: {WIDTH}}}\n": USERS,
     f"num_samples: {USERS}\nnum_train_steps: {USERS}\nnum_layers: 12\nembedding_dim: 64\n": 0,
 }
 """Lines of a config -> the rows of 64 numbers that they describe."""
