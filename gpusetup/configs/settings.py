@@ -86,7 +86,7 @@ def names_in(settings: Iterable[Setting]) -> frozenset[str]:
 
 def whole_number(setting: Setting) -> int | None:
     """The setting's value if it is a plain whole number; None for anything else (`"32"`, `auto`,
-    `1e3`, 19 digits).
+    `1e3`, or more than 18 digits, which may not fit into 64 bits).
 
     >>> whole_number(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
@@ -119,4 +119,4 @@ def value_of(setting: Setting) -> int | bool | str | None:
     number, switch = whole_number(setting), switch_value(setting)
     if number is not None or switch is not None:
         return switch if number is None else number
-    return None if setting.text in EMPTY else setting.text.strip("'\"")
+    return None if setting.text in EMPTY else unquoted(setting.text)

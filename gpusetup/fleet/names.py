@@ -46,7 +46,7 @@ def slurm_list(names: Iterable[str]) -> str:
     families: dict[tuple[str, int, str], list[int]] = defaultdict(list)
     for name in sorted(names, key=natural):
         # The last number of the name. One with a line break or too many digits stands by itself.
-        split = re.fullmatch(r"(.*?)(\d{1,15})(\D*)", name)
+        split = re.fullmatch(r"((?:.*\D)?)(\d{1,15})(\D*)", name)
         # Only numbers with the same number of digits form a range, because `gpu9` and `gpu09` are
         # different nodes.
         if split:
@@ -54,9 +54,10 @@ def slurm_list(names: Iterable[str]) -> str:
         else:
             families[name, 0, ""] = []
     parts = []
-    for (prefix, width, suffix), numbers in families.items():
+    for (prefix, width, suffix), repeated in families.items():
         ranges: list[tuple[int, int]] = []
-        for number in sorted(set(numbers)):
+        numbers = sorted(set(repeated))
+        for number in numbers:
             continues = ranges and ranges[-1][1] == number - 1
             first = ranges.pop()[0] if continues else number
             ranges.append((first, number))

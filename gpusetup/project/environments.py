@@ -113,13 +113,13 @@ def add_dockerfile(ask: Ask) -> None:
         rest = VARIABLE.sub(value_of, rest.strip())[:LONGEST_INSTRUCTION]
         if word.upper() in ("ARG", "ENV"):
             for name, value in re.findall(r"""(\w+)[= ]["']?([^\s"']*)""", rest):
-                variables.setdefault(name, value)
+                variables[name] = value
         elif word.upper() == "FROM":
             image = next((part for part in rest.split() if not part.startswith("--")), "")
             enter_image(ask, image)
         elif word.upper() == "RUN":
             # A `cd` or an activation stands before the command, so each command is looked at alone.
-            for command in re.split(r"&&|\|\||;|\n", rest):
+            for command in re.split(r"&&|\|\||;", rest):
                 installs = INSTALLS.search(command.strip()[:LONGEST_COMMAND])
                 if installs:
                     add_command(ask, installs, place)

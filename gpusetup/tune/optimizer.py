@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.configs.config import read_config
-from gpusetup.configs.keys import key_of
+from gpusetup.configs.keys import is_switched_off, key_of
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
@@ -44,7 +44,8 @@ def precision_asked(config: Mapping[str, Any]) -> Any:
     for name, value in config.items():
         key = key_of((str(name),))
         role = key.role if key else None
-        if role == "amp" and value:
+        # A config may switch it off by a word, as Accelerate's `mixed_precision: "no"` does.
+        if role == "amp" and not is_switched_off(str(value)):
             return value
         if role in ("bf16", "fp16") and value is True:
             return role
