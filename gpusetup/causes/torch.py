@@ -312,7 +312,7 @@ CAUSES = (
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="A torch build has kernels only for the GPU generations that existed when it was "
-        "made, and no PTX (portable code) that the driver could compile instead.",
+        "made. Most builds contain no PTX (portable code) that the driver could compile instead.",
         text="Install a newer torch",
         # Source: CUDA C++ Programming Guide, application compatibility.
         explains=("cuda-library-error",),
