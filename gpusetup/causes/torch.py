@@ -112,7 +112,8 @@ NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
     "GPU. A newer torch may come with one that does (`gpusetup install --upgrade`). Until then, "
     "let Triton use the ptxas of a newer CUDA toolkit (`export "
-    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`), or set TORCHDYNAMO_DISABLE=1"
+    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`; for Blackwell GPUs, Triton 3.6 and newer reads "
+    "TRITON_PTXAS_BLACKWELL_PATH instead), or set TORCHDYNAMO_DISABLE=1"
 )
 
 
