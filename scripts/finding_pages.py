@@ -199,7 +199,7 @@ def commands_of(record: Cause) -> list[str]:
         lines = [
             re.sub("gpusetup install (?!--venv).*", "gpusetup install", line) for line in lines
         ]
-        lines.append("gpusetup resolve    # shows the same for pip, uv and conda")
+        lines.append("gpusetup resolve    # for pip, uv or conda")
     for example, anywhere in OF_ONE_MACHINE:
         lines = [re.sub(example, anywhere, line) for line in lines]
     lines = sorted(dict.fromkeys(lines), key=ENDS_THE_SHELL.__contains__)

@@ -43,7 +43,7 @@ CAUSES = (
     Cause(
         "shm-too-small",
         certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
-        check=CheckCommand("df -h /dev/shm  # in the container", "Filesystem      Size  Used Avail Use% Mounted on\nshm              64M   64M     0 100% /dev/shm"),
+        check=CheckCommand("df -h /dev/shm  # in the container", "Filesystem      Size  Used Avail Use% Mounted on\nshm              64M     0   64M   0% /dev/shm"),
         title="/dev/shm is too small for DataLoader workers and NCCL",
         means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), of "
         "which docker gives a container only 64 MiB by default.",

@@ -111,7 +111,8 @@ NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
     "GPU. A newer torch may come with one that does (`gpusetup install --upgrade`). Until then, "
     "let Triton use the ptxas of a newer CUDA toolkit (`export "
-    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`), or set TORCHDYNAMO_DISABLE=1"
+    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`; for Blackwell GPUs, Triton 3.6 and newer reads "
+    "TRITON_PTXAS_BLACKWELL_PATH instead), or set TORCHDYNAMO_DISABLE=1"
 )
 """What to do if `jit-arch-rejected` is found although the build that fits is installed."""
 
@@ -312,7 +313,7 @@ CAUSES = (
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="A torch build has kernels only for the GPU generations that existed when it was "
-        "made, and no PTX (portable code) that the driver could compile instead.",
+        "made. Most builds contain no PTX (portable code) that the driver could compile instead.",
         text="Install a newer torch",
         # Source: CUDA C++ Programming Guide, application compatibility.
         explains=("cuda-library-error",),

@@ -38,7 +38,8 @@ NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
 LOADER = (
-    "top -b -n 1 | head -n 20; py-spy dump --pid PID  # while it trains: what do its workers do?"
+    "top -b -n 1 | head -n 20; py-spy dump --pid PID  # while it trains, for the "
+    "PID of a DataLoader worker: does it read, decode or wait?"
 )
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
 LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
