@@ -136,7 +136,8 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
             choice, wish=replace(choice.wish, packages=packages), notes_on_packages=chosen.notes
         )
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
-    # now. With `upgrade`, a newer build could be chosen instead.
+    # now: `change_of` refuses that only if no backend is named. With `upgrade`, a newer build could
+    # be chosen instead.
     leaves_gpus = choice.installed and crosses(choice.installed.backend, build.backend)
     exact = replace(
         wish,

@@ -110,7 +110,7 @@ def platform_implied(name: str, catalog: Catalog) -> str | None:
     gpu = gpu_described(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"
-    # The GPU of a Jetson or a GB10.
+    # The GPU of a Jetson is part of an aarch64 board. For others, such as GB10, the table says it.
     return "linux-aarch64" if is_board_gpu(gpu) else platform_of(name, catalog.gpus)
 
 

@@ -89,12 +89,13 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     # Without the backend, the build is chosen according to what the report asks for.
     if backend == UNREAD and machine.origin == "report":
         return None
-    row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     # The catalog's rows are for NVIDIA's GPUs and the CPU; other makers' builds are derived.
     if question.maker:
         same = (public(torch.version), backend)
         rows = (one for one in in_scope(question) if (one.torch, one.backend) == same)
         row = next(rows, None)
+    else:
+        row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     if row is None:
         # A torch from conda has no label, so take its companions from the catalog's row for its
         # release.

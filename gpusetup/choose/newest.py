@@ -146,12 +146,15 @@ def changes(
             assumed_driver=None,
         )
         yield "driver", driver, replace(question, host=other_host)
-    minor = parsed((host.python or "").rstrip("t")).minor
+    if not host.python:
+        # Without the current Python, no other one can be recommended.
+        return
+    minor = parsed(host.python.rstrip("t")).minor
     pythons = {python for build in in_scope(question) for python in build.pythons}
     # The free-threaded Python is left out, because few packages have wheels for it.
     usual = sorted((one for one in pythons if not one.endswith("t")), key=parsed, reverse=True)
-    # If the current Python is unknown, another one cannot be recommended.
-    for python in sorted(usual, key=lambda one: abs(parsed(one).minor - minor)) if minor else ():
+    # The nearest version first, and of two equally near ones the newer.
+    for python in sorted(usual, key=lambda one: abs(parsed(one).minor - minor)):
         other_host = replace(host, python=python, python_bits=64)
         yield "python", python, replace(question, host=other_host)
 
@@ -204,15 +207,15 @@ def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
 
 
 def on_host(question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on what is newer than the catalog, and on a Jetson."""
+    """Yields notes on GPUs that are newer than the catalog, on GPUs that the driver no longer
+    supports, and on a Jetson."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
-    age = f"is newer than the catalog of {catalog.as_of}"
     capabilities = [gpu.compute_capability for gpu in host.gpus if gpu.compute_capability]
     for gpu in host.gpus:
         if gpu.compute_capability and catalog.is_newer_gpu(gpu.compute_capability):
             yield (
-                f"{gpu.name} (compute capability {gpu.compute_capability}) {age}: try a newer "
-                "gpusetup, or a nightly build of torch"
+                f"{gpu.name} (compute capability {gpu.compute_capability}) is newer than the "
+                f"catalog of {catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
             )
     yield from catalog.too_new(host.driver, host.gpus)
     if jetpack and runs_ordinary_wheels(jetpack, capabilities):

@@ -97,7 +97,7 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
         text = f"{text[: edit.start]}{edit.text}{text[edit.end :]}"
     changed = read_config(replace(config, text=text).raw, config.name)
-    # A map or list is compared through its items.
+    # A map or list is compared through its items, and an alias through its anchor.
     old, new = (
         {one.path: (one.kind, one.text if one.kind == "scalar" else "") for one in file.settings}
         for file in (config, changed)

@@ -52,7 +52,7 @@ class Task(Frozen):
     @property
     def gpus_here(self) -> int | None:
         """The number of GPUs on this machine that can test the result; 0 if it is for another host,
-        None if unknown."""
+        None if unknown. They are the GPUs of the maker of the build, NVIDIA for a CPU build."""
         if self.is_for_other_host:
             return 0
         stack = self.machine.makers

@@ -412,11 +412,11 @@ def strategy(reader: Reader) -> str | None:
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
-    """The YaRN scaling that the config sets; None if it sets none, or one of another kind, whose
-    factor need not be the longest length divided by the original one."""
+    """The YaRN scaling that the config sets; None if it sets none or another kind."""
     is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
     factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
     original = reader.number("rope-original", LARGEST["context"])
+    # With another kind, the factor need not be the longest length divided by the original one.
     kind = reader.word("rope-kind") or "yarn"
     if factor is None or kind.lower() != "yarn":
         return None

@@ -198,6 +198,7 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
         width = config.get("intermediate_size", "encoder_ffn_dim") or config.mlp_width
         # An encoder with SiLU has gated MLPs (Qwen2.5-VL).
         matrices = 3 if config.values.get("hidden_act") == "silu" else 2
+        # 4: the matrices for queries, keys, values and the output.
         towers += layers * hidden * (4 * hidden + matrices * width)
     return replace(
         shape,

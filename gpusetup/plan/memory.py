@@ -192,7 +192,7 @@ def other_model_states(job: TrainingJob, recipe: Recipe) -> float:
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
     """The extra bytes that Trinity-RFT, which fills a token budget, needed in measurements when a
-    sharded strategy ran on one GPU."""
+    sharded strategy ran on one GPU; 0 with offload, which keeps the states on the host."""
     is_alone = job.gpus == 1 and job.shards_parameters
     if recipe.offload or not job.fills_token_budget or not is_alone:
         return 0.0

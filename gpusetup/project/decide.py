@@ -228,6 +228,7 @@ def backend_of_variant(variant: Variant, ask: Ask, here: Ask, catalog: Catalog) 
     """The backend for which an extra or a group stands, by its source or else by its name; `auto`
     for the one that fits the GPU, None if it stands for none. `here` is what counts of the file on
     this machine with this variant."""
+    # With a source of its own, the name no longer counts, even where the source does not apply.
     if any(one.variant == variant.name for one in ask.sources):
         return source_backend(replace(here, sources=[one for one in here.sources if one.variant]))
     if variant.name.lower() in OF_THE_GPU:

@@ -224,11 +224,12 @@ class PersonIndex:
         self,
         machine: Snapshot,
         root: str,
-        before: Callable[[Choice, tuple[str, ...]], None],
+        begin: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
-        """Prepare the indexes for a machine. `before` is called before the first question. If it
-        raises an error, the choice of packages ends with that error."""
-        self.root, self.begin = root, before
+        """Prepare the indexes for a machine. `begin` is called with torch's choice and the words of
+        the packages before the first question. If it raises an error, the choice of packages ends
+        with that error."""
+        self.root, self.begin = root, begin
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
 
