@@ -36,12 +36,6 @@ PROGRAMS = (
 """A kind, and a pattern for a command's words or a process name in lower case. The first pattern
 that matches gives the kind; a command that matches none counts as a training."""
 
-LAUNCHERS = re.compile(
-    r"(^|[ /])(torchrun|mpirun|mpiexec|srun|horovodrun|deepspeed|colossalai)( |$)"
-    r"|torch\.distributed\.(run|launch)|accelerate(-launch| launch)|axolotl|llamafactory-cli"
-)
-"""Launchers, which start one process per GPU themselves."""
-
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     """The kind of a program, judged by its command line or, if there is none, by the names of its
@@ -72,12 +66,6 @@ def without_options(command: Sequence[str]) -> tuple[str, ...]:
         if not word.startswith("-") and (is_program or not follows_option):
             words.append(word)
     return tuple(words)
-
-
-def is_launched(command: Sequence[str] | None) -> bool:
-    """Whether the command contains a launcher such as torchrun, which starts the ranks."""
-    # Ignore case, because program names may contain capitals on Windows.
-    return LAUNCHERS.search(" ".join(command or ()).lower()) is not None
 
 
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")

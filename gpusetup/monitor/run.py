@@ -9,7 +9,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun, gpu_runs
-from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
+from gpusetup.monitor.programs import WAITING_KINDS, is_display, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
 from gpusetup.monitor.work import Moment, Work, highest, or_zero, percent
 
@@ -76,9 +76,6 @@ class WatchedRun:
         self.command, self.exit, self.error = about.command, about.exit, about.error
         self.kind = kind_of(about.command)
         """The kind of the command's program, judged by the command line only."""
-        # A script may also start its ranks without a launcher (torch.multiprocessing).
-        self.launched = is_launched(about.command) or or_zero(self.ranks) > 1
-        """Whether a launcher or the script itself started several ranks."""
 
     @property
     def usable_cores(self) -> float | None:

@@ -127,7 +127,7 @@ has_ranks_or_held_gpus = several | Sign(
     lambda s: any(s.run.held(gpu) and not gpu.worked for gpu in s.run.gpus)
 )
 alike = Sign(lambda s: s.run.look_like_ranks(s.run.gpus_of_its_job(s.gpu)))
-launched = Sign(lambda s: s.run.launched)
+has_ranks = Sign(lambda s: or_zero(s.run.ranks) > 1)
 # The rate counts both directions. A large model's gradients reach it, a small model's do not.
 nvlink_carries = Sign(lambda s: at_least(s.work.link_rate, marks.NVLINK_RATE))
 # On a link with few lanes, even a lower rate is a lot: 30 % of what it can carry one way.
@@ -162,7 +162,6 @@ rests = Sign(lambda s: below(s.work.cpu, marks.RESTING_CPU))
 workers = Sign(lambda s: s.work.workers >= 0.5)
 # Not 100 % of a core, because a worker also waits for the queue's lock and copies its batch.
 workers_full = Sign(lambda s: at_least(s.work.worker_cpu, 75.0))
-workers_rest = workers & Sign(lambda s: or_zero(s.work.worker_cpu) < 20.0)
 # A quota pauses processes in slices of 100 ms, so even at the limit the mean stays below 100 %.
 cores_used_up = Sign(lambda s: at_least(s.cpu_share, marks.CPU_USED_UP))
 fewer_cores = Sign(lambda s: or_zero(s.run.usable_cores) < or_zero(s.run.host_cores))

@@ -92,7 +92,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{kernels_ran}{at_power}{rates}: the GPU waits for its host", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
-                      | (s.spins & s.light & (s.launched | s.alike))),
+                      | (s.spins & s.light & (s.has_ranks | s.alike))),
          "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {together}) wait for each other",
          ("fewer-bytes-between-gpus",)),
     # Pauses.
@@ -116,8 +116,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked} while {blocked} processes waited for a disk or a network file system, and "
          "{read} were read from disks", ("faster-storage",)),
     VerdictCase("input-starved", "each-step",
-         # Without a GPU, only resting workers show that the command waits for its input.
-         waits & ((s.workers & (~s.no_gpu | s.workers_rest)) | ~(s.no_gpu | s.gaps | s.several)),
+         waits & ~s.no_gpu & (s.workers | ~(s.gaps | s.several)),
          "{worked} while the process waited ({work.busiest_cpu} % of a core){for_loaders}, but not "
          "for a disk",
          ("fetch-in-advance", "load-with-workers", "see-where-it-waits")),

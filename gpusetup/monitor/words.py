@@ -262,7 +262,7 @@ def pid(subject: Subject) -> str | None:
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
     words = "See where the process waits: while it runs, `py-spy dump` prints what it is doing"
-    if not subject.run.launched and len(subject.run.gpus) <= 1:
+    if len(subject.run.gpus) <= 1:
         return words
     return (
         f"{words}. If there are several ranks, look at each: the rank that waits elsewhere is the "
