@@ -188,8 +188,8 @@ def of_kind(*kinds: str) -> Sign:
 
 server, notebook = of_kind("server"), of_kind("notebook")
 training = of_kind("training", "")
-no_loader = server | notebook
-no_training = no_loader | of_kind("inference")
+waits_for_a_user = server | notebook
+no_training = waits_for_a_user | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
 nothing_comes_in = reads_nothing & copies_nothing
 
@@ -210,7 +210,7 @@ def leaves_others_unused(subject: Subject) -> bool:
 
 # --- runs in which no GPU worked ------------------------------------------------------------------
 
-STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
+STOPPED_FROM_OUTSIDE = (129, 130, 137, 143)
 """Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""
 was_stopped = Sign(lambda subject: subject.run.exit in STOPPED_FROM_OUTSIDE)
 

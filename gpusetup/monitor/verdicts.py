@@ -25,10 +25,9 @@ class VerdictCase(NamedTuple):
 
 
 partly = ~s.busy
-starved = s.watched & partly & ~s.no_loader
+starved = s.watched & partly & ~s.waits_for_a_user
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
-waits_for_a_user = s.server | s.notebook
 small = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
@@ -159,7 +158,7 @@ CASES: tuple[VerdictCase, ...] = (
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
          ("fewer-bytes",)),
     VerdictCase("bursty", "hang",
-         s.rests_at_the_end & ~waits_for_a_user,
+         s.rests_at_the_end & ~s.waits_for_a_user,
          "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "
          "while its memory was still in use", waits_where),
     VerdictCase("good", "",
@@ -175,7 +174,7 @@ IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
-    VerdictCase("idle", "requests", held & waits_for_a_user, IDLE, for_a_user),
+    VerdictCase("idle", "requests", held & s.waits_for_a_user, IDLE, for_a_user),
     VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),
     VerdictCase("idle", "computes", held & s.many_threads, IDLE, ("move-to-the-gpu",)),
     VerdictCase("idle", "held", held, IDLE, waits_where),

@@ -74,7 +74,6 @@ ELEMENTS = 1 << 23
 
 def peers(_: str) -> Outcome:
     """For every ordered pair of GPUs, a copy from one to the other arrives unchanged."""
-    rates: List[float] = []
     parts: List[Part] = []
     direct_pairs = 0
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
@@ -85,12 +84,11 @@ def peers(_: str) -> Outcome:
         sent = places * 2_654_435 + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
-        rates.append(measured(to_device, partial(received.copy_, sent), 4 * ELEMENTS / GB))
+        received.copy_(sent)
         parts.append(same(f"{from_device} to {to_device}", received, sent))
         direct_pairs += bool(torch.cuda.can_device_access_peer(sender, receiver))
     # This check opens a context on every GPU. The contexts end with the check's process.
     outcome = judged(parts, "what was sent")._replace(spent=True)
     if outcome.status != PASSED:
         return outcome
-    detail = f"{len(rates)} pairs exact, {direct_pairs} of them direct; the slowest"
-    return outcome._replace(detail=detail, value=min(rates), unit="GB/s")
+    return outcome._replace(detail=f"{len(parts)} pairs exact, {direct_pairs} of them direct")

@@ -11,8 +11,6 @@ from typing import Any, Dict, Optional
 from uuid import UUID
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
-QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
-"""The driver's functions for a UUID; the first, from CUDA 11.4, knows MIG instances."""
 
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
@@ -37,11 +35,11 @@ def asked_of_driver(index: int) -> str:
     # Each function of the driver returns 0 if it succeeds.
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
         return ""
-    for name in QUESTIONS:
-        get_uuid = getattr(driver, name, None)
-        if get_uuid is not None and get_uuid(ctypes.byref(uuid), handle) == 0:
-            return str(UUID(bytes=bytes(uuid)))
-    return ""
+    # The function exists from CUDA 11.4 on. Unlike the older one, it knows MIG instances.
+    get_uuid = getattr(driver, "cuDeviceGetUuid_v2", None)
+    if get_uuid is None or get_uuid(ctypes.byref(uuid), handle):
+        return ""
+    return str(UUID(bytes=bytes(uuid)))
 
 
 FIGURE = {"speed": 3, "speed-half": 0, "copy-within": 4}
