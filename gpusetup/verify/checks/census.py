@@ -118,9 +118,7 @@ def operators(device: str) -> Outcome:
         rows = database()
     except (Exception, SystemExit) as problem:
         reason = f"this torch's database cannot be loaded: {first_line(problem)}"
-        missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
-        hint = f"`python -m pip install {missing}`, which torch's tests need" if missing else None
-        return Outcome(SKIPPED, reason, hint=hint)
+        return Outcome(SKIPPED, reason)
     compared, unlike = 0, []
     for name, info in rows.items():
         working_on(name)
