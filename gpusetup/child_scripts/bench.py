@@ -87,7 +87,7 @@ class SettingTrial:
         self.memory = trial_memory.memory_of(self.device, request)
         self.job = job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
-        steps.optimizer_of(job)
+        steps.create_optimizer(job)
         job.batch = self.moved(job.batch)
         job.model = torch.compile(model) if request.get("compile") else model
         kind, amp = self.device.partition(":")[0], request.get("amp")

@@ -15,7 +15,6 @@ Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
-FABRIC_COMPLETED = 3
 MOST_INSTANCES = 64
 """The most MIG instances to read on one GPU; today's GPUs have seven."""
 
@@ -100,24 +99,15 @@ def recovery_action(nvml: Any, handle: Any) -> str | None:
     return RECOVERY[action] if action < len(RECOVERY) else None
 
 
-def fabric(nvml: Any, handle: Any) -> Any:
-    """What NVML reports about a GPU's registration with the NVLink fabric."""
+def fabric_state(nvml: Any, handle: Any) -> str | None:
+    """The state of a GPU's registration with the NVLink fabric; None if there is no fabric."""
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
     nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    return info
+    return FABRIC_STATES.get(info.state)
 
 
-def fabric_status(nvml: Any, handle: Any) -> str | None:
-    """The result of the registration, in NVML's own words; None if the registration is not finished
-    or there is no fabric."""
-    info = fabric(nvml, handle)
-    if info.state != FABRIC_COMPLETED:
-        return None
-    return str(nvml.NVMLError(info.status)).lower() if info.status else "success"
-
-
-def nvlinks(nvml: Any, handle: Any) -> list[bool]:
-    """Whether each NVLink is active, up to the first link that this GPU does not have."""
+def nvlinks_active(nvml: Any, handle: Any) -> int:
+    """The number of active NVLinks, up to the first link that this GPU does not have."""
     active: list[bool] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
@@ -126,7 +116,7 @@ def nvlinks(nvml: Any, handle: Any) -> list[bool]:
             if not active:
                 raise
             break
-    return active
+    return sum(active)
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
@@ -236,7 +226,7 @@ FIELDS: Fields = (
     ("pcie_width", call_field("nvmlDeviceGetCurrPcieLinkWidth")),
     ("pcie_width_max", call_field("nvmlDeviceGetMaxPcieLinkWidth")),
     ("virtualization", call_field("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
-    ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
+    ("fabric_state", fabric_state),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (
@@ -244,9 +234,7 @@ FIELDS: Fields = (
         call_field("nvmlDeviceGetPowerManagementDefaultLimit", of=from_milli),
     ),
     ("recovery_action", recovery_action),
-    ("fabric_status", fabric_status),
-    ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
-    ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
+    ("nvlinks_active", nvlinks_active),
     ("processes", processes),
     ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 1)),
     ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:64])),

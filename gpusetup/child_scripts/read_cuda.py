@@ -113,11 +113,9 @@ def name(library: Any, device: int) -> str:
 
 
 def uuid(library: Any, device: int) -> str:
-    """The GPU's UUID. The `_v2` call supports MIG devices; drivers before 470 have only the first
-    form."""
+    """The GPU's UUID. `_v2` supports MIG devices; drivers before 470 lack it."""
     raw = ctypes.create_string_buffer(16)
-    has_second_form = hasattr(library, "cuDeviceGetUuid_v2")
-    check_call(library, "cuDeviceGetUuid_v2" if has_second_form else "cuDeviceGetUuid", raw, device)
+    check_call(library, "cuDeviceGetUuid_v2", raw, device)
     # The bytes do not show whether this is a MIG device, but the name does.
     prefix = "MIG-" if " MIG " in name(library, device) else "GPU-"
     return prefix + str(uuid_module.UUID(bytes=raw.raw))

@@ -99,7 +99,7 @@ def takes_batch(function: Callable[..., Any]) -> bool:
     """
     try:
         inspect.signature(function).bind(1)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # no parameter, or a builtin whose signature Python cannot read
         return False
     return True
 
@@ -292,8 +292,8 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: TrainingJob) -> Any:
-    """The job's optimizer; AdamW if the user gave none."""
+def create_optimizer(job: TrainingJob) -> None:
+    """Replace the optimizer class in the job by an optimizer; AdamW if the user gave none."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
@@ -301,7 +301,6 @@ def optimizer_of(job: TrainingJob) -> Any:
     # The user gave an optimizer class, or a function of the parameters.
     if not isinstance(job.optimizer, torch.optim.Optimizer):
         job.optimizer = job.optimizer(trained)
-    return job.optimizer
 
 
 def step(

@@ -168,11 +168,7 @@ class Gpu(Frozen):
     fabric_state: Text = None
     """On systems with NVSwitch, the state of the GPU's registration with the fabric: `completed`,
     `in_progress` or `not_started`. None on other systems."""
-    fabric_status: Text = None
-    """The result of the GPU's registration with the fabric: `success`, or the name of the error."""
     nvlinks_active: Number = None
-    nvlinks_inactive: tuple[int, ...] | None = None
-    """The numbers of the inactive NVLinks."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
     """The driver model on Windows: `WDDM`, `TCC` or `MCDM`; elsewhere None."""
@@ -267,8 +263,6 @@ class Toolkit(Frozen):
 
     nvcc: Text = None
     """The version that the first `nvcc` on PATH prints: `12.4`."""
-    compiler: Text = None
-    """The first C compiler on PATH."""
 
 
 class Memory(Frozen):
@@ -283,7 +277,6 @@ class Disk(Frozen):
     """What the folder is for: `site-packages`, `uv-cache`, `pip-cache` or `tmp`."""
     path: str
     free_bytes: Number = None
-    writable: Flag = None
 
 
 class DeviceNode(Frozen):

@@ -7,7 +7,7 @@ output, and `read_cuda.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpusetup.child_scripts.driver_answers import NOT_PLAUSIBLE
 from gpusetup.model.codec import from_plain
@@ -17,17 +17,9 @@ from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_o
 from gpusetup.system.system import System
 
 Answer = Mapping[str, Any]
-
-
-class Library(NamedTuple):
-    """One of the driver's libraries, and the `Gpu` field for a GPU's index in its list."""
-
-    source: str
-    number_field: str
-
-
-NVML = Library("nvml", "nvml_index")
-LIBCUDA = Library("libcuda", "cuda_index")
+NVML, LIBCUDA = "nvml", "libcuda"
+INDEX_FIELDS = {NVML: "nvml_index", LIBCUDA: "cuda_index"}
+"""Maps each library to the `Gpu` field for a GPU's index in the library's list."""
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
@@ -56,18 +48,17 @@ def read_nvml(system: System, limit: float) -> Snapshot:
         nvml_message=values.get("message"),
         persistence=all(persistence) if persistence and None not in persistence else None,
     )
-    readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
+    readings = (*readings_of("driver", NVML, driver), *shared.readings)
     return replace(shared, driver=driver, readings=readings)
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
     """libcuda's report within `limit` seconds, as a snapshot."""
     values, shared = parse_answer(LIBCUDA, system.ask("read_cuda", timeout=limit))
-    source = LIBCUDA.source
     # libcuda is missing or cannot be loaded.
     if load_error := values.get("load_error"):
-        event = Event(kind="libcuda-missing", source=source, text=load_error)
-        return replace(missing("cuda_api", source, load_error), events=(event,))
+        event = Event(kind="libcuda-missing", source=LIBCUDA, text=load_error)
+        return replace(missing("cuda_api", LIBCUDA, load_error), events=(event,))
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
     # The CUDA version of the toolkit's stub or of a cuda-compat library is not the driver's.
     is_foreign = values.get("stub") or values.get("compat")
@@ -76,8 +67,8 @@ def read_cuda(system: System, limit: float) -> Snapshot:
         libcuda_path=values.get("library"),
     )
     readings = (
-        *readings_of("cuda_api", source, api),
-        *readings_of("driver", source, driver),
+        *readings_of("cuda_api", LIBCUDA, api),
+        *readings_of("driver", LIBCUDA, driver),
         *shared.readings,
     )
     return replace(shared, cuda_api=api, driver=driver, readings=readings)
@@ -86,7 +77,7 @@ def read_cuda(system: System, limit: float) -> Snapshot:
 # --- the output of both children ------------------------------------------------------------------
 
 
-def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
+def parse_answer(source: str, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
     """The values in a child's output, and a snapshot of what both libraries have in common: the
     GPUs, an event for each missing value that should exist, and the readings.
 
@@ -94,13 +85,12 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     >>> values["init"], values["devices"], shared.gpus
     (9, None, None)
     """
-    source = library.source
     if "problem" in answer:
         return {"devices": None}, Snapshot(events=(_child_failure(source, answer),))
     # An empty list means that there are no GPUs. None means that the library did not start.
     listed = answer.get("devices")
     values = {**answer, "devices": listed}
-    events = tuple(_missing_values(library, answer, listed or ()))
+    events = tuple(_missing_values(source, answer, listed or ()))
     if listed is None:
         return values, Snapshot(events=events)
     gpus = []
@@ -108,7 +98,7 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
         instances = device.get("mig_instances")
         fields = {
             **device,
-            library.number_field: device["index"],
+            INDEX_FIELDS[source]: device["index"],
             "name": device.get("name") or UNNAMED,
             "mig_instances": instances or (),
             "mig_count": None if instances is None else len(instances),
@@ -134,15 +124,15 @@ def _child_failure(source: str, answer: Answer) -> Event:
     return Event(kind="child-failed", values=values, source=source, text=text)
 
 
-def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
+def _missing_values(source: str, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
     """Events for values of GPUs that are impossible, or missing although every GPU should have
     them, and for calls that failed although the library had started."""
 
     def event(kind: str, problem: Answer, where: str = "", **of_gpu: str) -> Event:
         field, code, text = problem["field"], str(problem["code"]), str(problem["text"])
-        said = {"asked": library.source, **of_gpu, "field": field, "code": code, "problem": text}
+        said = {"asked": source, **of_gpu, "field": field, "code": code, "problem": text}
         quote = f"{where}{field}: {text}"
-        return Event(kind=kind, values=said, source=library.source, text=quote)
+        return Event(kind=kind, values=said, source=source, text=quote)
 
     for device in devices:
         # A lost GPU has no values, and another finding reports it.

@@ -16,7 +16,6 @@ from gpusetup.readings.paths import join, parent
 from gpusetup.system.system import (
     System,
     exists,
-    is_writable,
     list_or_empty,
     read_or_none,
     unless_refused,
@@ -143,15 +142,12 @@ def cgroup_values(system: System, name: str) -> Iterator[str]:
 
 
 NVCC_SECONDS = 3.0
-COMPILERS = ("cc", "gcc", "clang", "cl", "clang-cl")
-"""C compilers, in the order in which a build would choose them."""
 NVCC_RELEASE = re.compile(r"release (\d+\.\d+)")
 """nvcc's output, such as `Cuda compilation tools, release 12.8, V12.8.93`."""
 
 
 def read_toolkit(system: System) -> Snapshot:
-    """The version of the first `nvcc` on PATH, and the path of the first C compiler."""
-    compiler = next(filter(None, map(system.which, COMPILERS)), None)
+    """The version of the first `nvcc` on PATH."""
     path = system.which("nvcc")
     version, problem = None, "not on PATH"
     if path is not None:
@@ -161,7 +157,7 @@ def read_toolkit(system: System) -> Snapshot:
         problem = "" if release else output.problem or "its output names no release"
     source = path or "nvcc"
     reading = Reading(subject="toolkit", source=source, value=version, problem=problem or None)
-    return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
+    return Snapshot(toolkit=Toolkit(nvcc=version), readings=(reading,))
 
 
 def read_memory(system: System) -> Memory:
@@ -227,7 +223,7 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
         folder = path
         while not exists(system, folder) and parent(folder) != folder:
             folder = parent(folder)
-        space, writable = unless_refused(system.space, folder), is_writable(system, folder)
+        space = unless_refused(system.space, folder)
         free = space.free_bytes if space else None
-        disks.append(Disk(subject=subject, path=path, free_bytes=free, writable=writable))
+        disks.append(Disk(subject=subject, path=path, free_bytes=free))
     return tuple(disks)

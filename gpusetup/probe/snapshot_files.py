@@ -45,27 +45,21 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
             f"{what} is a text file, not a snapshot",
             hint="`gpusetup doctor --report FILE` reads a text",
         )
-    try:
-        document: Any = from_json(text, dict[str, Any], what=what)
-        schema = str(document.get("schema") or "")
-        # Of doctor's output, only the snapshot is read.
-        if schema.startswith("gpusetup.doctor/"):
-            document = document.get("snapshot")
-        else:
-            said = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
-            version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
-            if version is None:
-                raise BadInput(f"{what} is not a snapshot: {said}", hint=_SAVE_AGAIN)
-            if int(version[1]) > VERSION:
-                known = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
-                problem_text = f"{what} was written by a newer gpusetup: {said}, {known}"
-                raise BadInput(problem_text, hint="update gpusetup")
-        snapshot = from_plain(document, Snapshot, what=what)
-    except BadInput as problem:
-        if "truncated" in problem.message:
-            cut_off = f"{what} is cut off after {len(raw)} bytes"
-            raise BadInput(cut_off, hint=_SAVE_AGAIN) from problem
-        raise
+    document: Any = from_json(text, dict[str, Any], what=what)
+    schema = str(document.get("schema") or "")
+    # Of doctor's output, only the snapshot is read.
+    if schema.startswith("gpusetup.doctor/"):
+        document = document.get("snapshot")
+    else:
+        said = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
+        version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
+        if version is None:
+            raise BadInput(f"{what} is not a snapshot: {said}", hint=_SAVE_AGAIN)
+        if int(version[1]) > VERSION:
+            known = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
+            problem_text = f"{what} was written by a newer gpusetup: {said}, {known}"
+            raise BadInput(problem_text, hint="update gpusetup")
+    snapshot = from_plain(document, Snapshot, what=what)
     # The snapshot has no unknown fields any more, which may be nested too deeply to be searched.
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
     return from_plain(plain, Snapshot, what="the snapshot")
@@ -104,8 +98,6 @@ _SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 def read_bytes(path: Path) -> bytes:
     """The bytes of a snapshot file. Raises BadInput if the path is a folder or cannot be read."""
     try:
-        if named_file.is_folder(path):
-            raise BadInput(f"{path} is a folder, not a snapshot file")
         return named_file.read(path, MOST_BYTES)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror or problem}") from problem

@@ -20,9 +20,9 @@ from gpusetup.system.system import (
     Family,
     System,
     exists,
-    is_writable,
     list_or_empty,
     read_or_none,
+    unless_refused,
 )
 
 ASK_SECONDS = 10.0
@@ -124,10 +124,10 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
 
 
 def _target_of_interpreter(
-    system: System, python: str, chosen_by: str, folder: str
+    system: System, python: str, chosen_by: str, chosen_path: str
 ) -> TargetPython:
     """The target for an interpreter, from the interpreter's output or, if it cannot run, from
-    files."""
+    files. `chosen_path` is what the user chose: the environment's folder, or the interpreter."""
     facts = system.facts()
     our_python = str(facts.get("executable") or "")
     # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
@@ -150,7 +150,7 @@ def _target_of_interpreter(
             "problem": answer["problem"],
         }
     target = _target_from_facts(system, python, chosen_by, answer)
-    _refuse_broken_environment(system, target, is_folder=python != folder)
+    _refuse_broken_environment(system, target, is_folder=python != chosen_path)
     return target
 
 
@@ -201,11 +201,12 @@ def _target_from_facts(
     system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
 ) -> TargetPython:
     prefix = str(facts.get("prefix") or parent(parent(python)))
-    path = facts.get("path")
+    path, site = facts.get("path"), facts.get("site_packages")
+    site_status = unless_refused(system.stat, site) if site else None
     # If the interpreter does not run, its files show only where packages are installed, so use that
     # folder as the import path.
-    if not path and facts.get("site_packages"):
-        path = [facts["site_packages"]]
+    if not path and site:
+        path = [site]
     record = Python(
         executable=python,
         prefix=prefix,
@@ -213,8 +214,8 @@ def _target_from_facts(
         manager=manager_of(system, prefix),
         version=facts.get("python"),
         externally_managed=bool(facts.get("externally_managed")),
-        site_packages=facts.get("site_packages"),
-        site_writable=is_writable(system, facts.get("site_packages")),
+        site_packages=site,
+        site_writable=site_status.writable if site_status else None,
         **{name: facts.get(name) for name in ("bits", "free_threaded", "has_pip")},
     )
     return TargetPython(

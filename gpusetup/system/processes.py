@@ -59,7 +59,6 @@ def run(
     *,
     timeout: float,
     environment: Mapping[str, str] | None = None,
-    cwd: str | None = None,
     stdin: str | None = None,
 ) -> Output:
     """Run a program to its end, or kill its whole group after `timeout` seconds.
@@ -77,7 +76,6 @@ def run(
                 stdout=out,
                 stderr=err,
                 env=None if environment is None else dict(environment),
-                cwd=cwd,
                 **OWN_GROUP,
             )
         except FileNotFoundError:
@@ -219,7 +217,6 @@ class StreamingChild:
         argv: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        cwd: str | None = None,
         errors: IO[bytes] | None = None,
     ) -> None:
         import queue
@@ -231,7 +228,6 @@ class StreamingChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors is None else errors,
             env=None if environment is None else dict(environment),
-            cwd=cwd,
             **OWN_GROUP,
         )
         RUNNING.add(self._child)

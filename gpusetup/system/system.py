@@ -145,12 +145,6 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
     return unless_refused(system.list, path) or ()
 
 
-def is_writable(system: System, path: str | None) -> bool | None:
-    """Whether we may write to a file or folder; None if it does not exist."""
-    status = unless_refused(system.stat, path) if path else None
-    return None if status is None else status.writable
-
-
 LAST_LINES = 1000
 """A script prints a step before each thing that it tries, which are fewer, and its answer last."""
 

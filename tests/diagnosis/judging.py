@@ -118,10 +118,9 @@ HEALTHY = Snapshot(
         Package(name="numpy", version="2.3.0", installer="pip", location=SITE),
     ),
     container=Container(kind="none"),
-    toolkit=Toolkit(compiler="/usr/bin/cc"),
     cpu=Cpu(logical_cores=16, usable_cores=16),
     memory=Memory(total_bytes=64 * GIB, shm_total_bytes=32 * GIB),
-    disks=(Disk(subject="site-packages", path=SITE, free_bytes=100 * GIB, writable=True),),
+    disks=(Disk(subject="site-packages", path=SITE, free_bytes=100 * GIB),),
     devices=NODES,
     environment={"PATH": "/home/me/env/bin:/usr/bin"},
 )

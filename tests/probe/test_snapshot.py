@@ -36,7 +36,7 @@ GOOD = dump_snapshot(Snapshot(gpus=(Gpu(name="NVIDIA L4"),)))
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (GOOD[: len(GOOD) // 2], f"is cut off after {len(GOOD) // 2} bytes"),
+        (GOOD[: len(GOOD) // 2], "truncated"),
         ("driver: 580", "is a text file, not a snapshot"),
         ("{}", "`$.schema` is missing"),
         (GOOD.replace("snapshot/1", "snapshot/2"), "was written by a newer gpusetup"),
