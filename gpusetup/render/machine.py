@@ -21,11 +21,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     """Maps labels to facts about the machine for doctor's screen; None means that the fact is left
     out."""
     machine = answer.snapshot
-    system, driver, python, torch = machine.os, machine.driver, machine.python, machine.torch
-    drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
-    if stack := machine.makers:
-        runtime = f"ROCm {stack.runtime}" if stack.runtime else None
-        drivers += [stack.kernel_driver, stack.driver_version, runtime]
+    python, torch = machine.python, machine.torch
     # A version such as 2.9.1+cu128 already contains the backend.
     backend = None if "+" in (torch.version or "") else torch.backend
     installer = f"installed by {torch.installer}" if torch.installer else None
@@ -35,9 +31,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     container = machine.container.kind
 
     values: dict[str, str | None] = {
-        "system": joined(system.name or system.family, system.machine, system.libc),
-        "driver": joined(*drivers),
-        "GPU": _gpus_text(machine),
+        **host_facts(machine),
         "links": _links_line(machine),
         "torch": "not installed"
         if torch.installed is False
@@ -47,11 +41,25 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "container": None if container == "none" else container,
     }
     # If a text shows neither a GPU nor a driver, no build can be recommended.
-    if machine.origin != "report" or machine.gpus or driver.version:
+    if machine.origin != "report" or machine.gpus or machine.driver.version:
         values["recommended"] = _recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
     return values
+
+
+def host_facts(machine: Snapshot) -> dict[str, str]:
+    """Maps labels to the facts that decide which builds run on a machine, whatever its Python."""
+    system, driver = machine.os, machine.driver
+    drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
+    if stack := machine.makers:
+        runtime = f"ROCm {stack.runtime}" if stack.runtime else None
+        drivers += [stack.kernel_driver, stack.driver_version, runtime]
+    return {
+        "system": joined(system.name or system.family, system.machine, system.libc),
+        "driver": joined(*drivers),
+        "GPU": _gpus_text(machine),
+    }
 
 
 def joined(*parts: str | None) -> str:

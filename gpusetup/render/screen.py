@@ -211,6 +211,20 @@ def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
     ]
 
 
+def yaml_value(value: object) -> str:
+    """A value in YAML notation.
+
+    >>> yaml_value({"offload": True, "ranks": 2}), yaml_value(None)
+    ('{offload: true, ranks: 2}', 'null')
+    """
+    if isinstance(value, Mapping):
+        items = (f"{key}: {yaml_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def plural(count: int, word: str) -> str:
     """A count with its noun, which gets an s unless the count is 1.
 

@@ -15,14 +15,16 @@ from gpusetup.render.screen import (
     Screen,
     ScreenLine,
     marked,
+    plural,
     section,
     table,
+    yaml_value,
 )
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.bench import Trial
 from gpusetup.tune.config_file import SUFFIX
 
-RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
+RESULTS = {"ok": "ran", "oom": "out of memory"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
@@ -60,25 +62,14 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     count = len(answer.changes)
     if not count and answer.cannot_fit:
         return
-    found = "nothing to change" if not count else f"{count} change{'s' if count > 1 else ''}"
+    found = plural(count, "change") if count else "nothing to change"
     device = f" for {answer.device}" if count and answer.device else ""
     yield ""
     yield ScreenLine((config, HEADING), f": {found}{device}", hang=2)
     for change in answer.changes:
-        before = "(new)" if change.added else value_text(change.before)
-        after, reason = (value_text(change.after), GOOD), (f"  {change.reason}", DIM)
+        before = "(new)" if change.added else yaml_value(change.before)
+        after, reason = (yaml_value(change.after), GOOD), (f"  {change.reason}", DIM)
         yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
-
-
-def value_text(value: object) -> str:
-    """The value of a setting as text: `empty` for None, `on` or `off` for a boolean.
-
-    >>> value_text(None), value_text(True), value_text(8)
-    ('empty', 'on', '8')
-    """
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "empty" if value is None else str(value)
 
 
 MOST_ADVICE = 3
