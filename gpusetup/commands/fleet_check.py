@@ -61,7 +61,7 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:
     If it cannot be written, for example on a full disk, this only prints a warning and does not
     change the exit code, because the command's purpose is to report the node's health.
     """
-    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
+    from gpusetup.fleet.prometheus import metrics
     from gpusetup.install.switching.files import write_safely
 
     file = Path(name)
@@ -71,5 +71,3 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:
         file.chmod(0o644)
     except OSError as problem:
         out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")
-    if not name.endswith(FILE_SUFFIX):
-        out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")

@@ -90,6 +90,7 @@ def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
     memory that a batch of one sequence needs. Its lines fit in 80 columns."""
     if not plan.ways:
         return
+    # A row begins with 4 columns for its mark, and 26 for its name.
     heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
     yield ScreenLine((heads, DIM), whole=True)
     for way in plan.ways:
@@ -321,5 +322,4 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
     for key in keys:
         setting = f"{key.key}: {key.value}" if key.value else key.key
         rows.append((str(key.line), setting, (key.meaning, DIM)))
-    _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
-    return lines
+    return table(("", "", ""), rows, left=(0, 1, 2))

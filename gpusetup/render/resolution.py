@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.newest import NO_GPU
-from gpusetup.model.builds import FAMILY, Advice, JointPackage, Rejection
+from gpusetup.model.builds import FAMILY, JointPackage, Rejection
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.render.machine import counted, host_facts, newest_line
+from gpusetup.render.machine import advice_text, counted, host_facts, newest_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -63,7 +63,7 @@ def resolution_text(
     lines += section("Not chosen", not_chosen)
 
     if answer.advice:
-        lines += ["", remark("advice", _advice(answer.advice))]
+        lines += ["", remark("advice", advice_text(answer.advice))]
     lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
     return Screen(lines)
 
@@ -115,17 +115,6 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
     dependencies = len(packages) - len(members)
     if dependencies:
         yield f"  and {dependencies} more that they require (`--json`)"
-
-
-def _advice(advice: Advice) -> str:
-    """Another driver or Python as text, with the build that it makes possible."""
-    # A full version is the minimum; a branch such as 580 is the last branch that supports the GPU.
-    newer = " or newer" if "." in advice.to else ""
-    change = {
-        "driver": f"use NVIDIA driver {advice.to}{newer}",
-        "python": f"use a 64-bit Python {advice.to}",
-    }[advice.change]
-    return f"{change} to get {advice.gives}"
 
 
 OF_CPU = "is a CPU build"

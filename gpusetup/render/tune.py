@@ -48,10 +48,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         text = "Nothing was written. To write the changes, use `--in-place` or `-o FILE`"
         lines += ["", ScreenLine(text, hang=2)]
     if answer.interrupted:
-        state = "no trial finished, so there is no answer"
-        if answer.batch_size is not None or answer.benchmark or answer.changes:
-            state = "this is the best so far"
-        lines += ["", marked(BUT, "interrupted", f": {state}")]
+        lines += ["", marked(BUT, "interrupted", ": not everything was measured")]
     # Each part begins with an empty line, but the screen must not.
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
