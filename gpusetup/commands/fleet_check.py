@@ -33,7 +33,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
-    from gpusetup.fleet.node_check import MOST_BYTES, UNLIKE_PROFILE, check_node, read_profile
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Screen, ScreenLine
@@ -45,8 +45,6 @@ def run(question: Question, out: Console) -> Reply:
     answer = check_node(name_of_node(), snapshot, expected)
     if question.prometheus:
         _write_metrics(question.prometheus, answer, out)
-    if any(finding.id == UNLIKE_PROFILE for finding in answer.findings):
-        out.talk("If the difference is intended, write the profile again on a sound node.")
     if not answer.ok:
         out.talk("`gpusetup doctor` shows the evidence and what to do.")
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -50,21 +49,11 @@ EXAMPLES = (
 )
 
 
-def length(text: str) -> float:
-    """Parse a number of seconds. For any other word, the error suggests that a command needs `--`
-    before it."""
-    try:
-        return seconds_from(0, 366 * DAY_SECONDS)(text)
-    except ArgumentTypeError:
-        problem = f"{text!r} is not a number of seconds; write a command after `--`"
-        raise ArgumentTypeError(problem) from None
-
-
 class Question(CommandQuestion):
     seconds: float = argument(
-        "how long to watch (default: until Ctrl-C, or the end of the command)",
+        "how long to watch (default: until Ctrl-C, or the end of the command after `--`)",
         default=0.0,
-        parse=length,
+        parse=seconds_from(0, 366 * DAY_SECONDS),
         metavar="SECONDS",
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")

@@ -112,10 +112,6 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
         rows.append((package.name, version, (package.index_url or "", DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
 
-    dependencies = len(packages) - len(members)
-    if dependencies:
-        yield f"  and {dependencies} more that they require (`--json`)"
-
 
 OF_CPU = "is a CPU build"
 
