@@ -8,13 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
-from gpusetup.errors import Blocked, GpuSetupError, own_fault
+from gpusetup.errors import INTERRUPTED, Blocked, GpuSetupError, own_fault
 from gpusetup.render.console import Console, print_in_any_encoding
 from gpusetup.render.screen import set_program
 from gpusetup.system.signals import endings_as_interrupt
 from gpusetup.verify import streams
-
-INTERRUPTED = 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """The error numbers of a disk that accepts no more data."""

@@ -6,6 +6,9 @@ A finding describes a machine, while an error ends a command. `message` says wha
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT, 2."""
+
 
 class GpuSetupError(Exception):
     """The base class of all errors that end a command on purpose. Raised by itself, it means a bug

@@ -19,10 +19,9 @@ from mcp.server.stdio import stdio_server
 
 from gpusetup import __version__
 from gpusetup.assistants import tools
+from gpusetup.errors import INTERRUPTED
 from gpusetup.render.console import harmless_json
 from gpusetup.system.processes import end_children
-
-INTERRUPTED = 130
 
 
 def serve(python: str | None) -> None:

@@ -265,9 +265,9 @@ def _check(tool: Tool, arguments: Values) -> None:
 
     schema = schema_of(tool)
     for problem in Draft202012Validator(schema).iter_errors(arguments):
-        place = " ".join((tool.name, *map(str, problem.path)))
+        argument = " ".join((tool.name, *map(str, problem.path)))
         hint = f"it takes {', '.join(schema['properties'])}"
-        raise UsageError(f"{place}: {problem.message[:400]}", hint=hint)
+        raise UsageError(f"{argument}: {problem.message[:400]}", hint=hint)
 
 
 def bounded(document: Values, limit: int = LIMIT) -> Values:

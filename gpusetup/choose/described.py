@@ -65,7 +65,9 @@ def described(
         snapshot = replace(snapshot, os=replace(snapshot.os, libc=f"glibc {glibc}"))
     if python:
         here = Python(version=python.rstrip("t"), free_threaded=python.endswith("t"))
-    snapshot = replace(snapshot, origin="composed", python=here)
+    # This machine's distribution tells nothing about the described one.
+    system = replace(snapshot.os, name=None)
+    snapshot = replace(snapshot, origin="composed", os=system, python=here)
     return with_gpus(snapshot, gpus, driver, catalog)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.commands.question import option, options
-from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
 
@@ -23,11 +22,23 @@ def _backend(text: str) -> str:
     return backend_label(text)
 
 
-def seconds_from(least: float, most: float) -> Callable[[str], float]:
+def _metrics_file(name: str) -> str:
+    """The name of a file for node_exporter, which reads only files with its suffix."""
+    from gpusetup.fleet.prometheus import FILE_SUFFIX
+
+    if not name.endswith(FILE_SUFFIX):
+        raise argparse.ArgumentTypeError(f"{name!r} does not end in {FILE_SUFFIX}")
+    return name
+
+
+DAY_SECONDS = 86_400
+
+
+def seconds_from(least: float, most: int) -> Callable[[str], float]:
     """Returns a parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
-        problem = f"{text!r} is not a time from {least:g} to {most} seconds"
+        problem = f"{text!r} is not a time from {least:g} to {most:,} seconds"
         try:
             time = float(text)
         except ValueError:
@@ -46,10 +57,14 @@ FROM: Any = option(
     "use a snapshot file or an example machine (e.g. rtx3050-laptop) instead of this machine",
     "--from",
     metavar="MACHINE",
+    one_of="machine",
     as_it_is=(Snapshot,),
 )
 PYTHON: Any = option(
-    "the environment to use: its folder, or the path of its Python", "--python", metavar="PATH"
+    "the environment to use: its folder, or the path of its Python",
+    "--python",
+    metavar="PATH",
+    one_of="machine",
 )
 GPU: Any = options(
     "assume a host with this GPU, given by name or as sm_86; repeatable",
@@ -98,6 +113,7 @@ PROMETHEUS: Any = option(
     "also write metrics for node_exporter's textfile collector; the file name must end in .prom",
     "--prometheus",
     metavar="FILE",
+    parse=_metrics_file,
 )
 
 
@@ -126,11 +142,6 @@ def gather(
     `need_target`: whether the command ends if there is no Python environment (`Blocked`, exit code
     3). Otherwise it continues with unknown Python and torch.
     """
-    if named and python:
-        raise UsageError(
-            "`--from` and `--python` cannot be used together",
-            hint="each of them names the machine to read; give only one",
-        )
     if named:
         from gpusetup.probe.snapshot_files import machine_named
 

@@ -97,7 +97,6 @@ def run(question: Question, out: Console) -> Reply:
         other_host=bool(question.gpu or question.driver),
         project_words=words,
     )
-    code = exit_code(answer, strict=question.strict)
     answer = replace(answer, project=project.answer if project else None)
     # With one of these options, the user has chosen what to examine.
     is_chosen = question.given & {"report", "machine", "python", "gpu", "driver"}
@@ -107,7 +106,7 @@ def run(question: Question, out: Console) -> Reply:
 
         others = environments_with_torch(System(), snapshot.python.prefix)
         answer = replace(answer, other_environments=others)
-    return Reply(answer, doctor_screen, code)
+    return Reply(answer, doctor_screen, exit_code(answer, strict=question.strict))
 
 
 def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:

@@ -33,7 +33,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
-    from gpusetup.fleet.node_check import MOST_BYTES, UNLIKE_PROFILE, check_node, read_profile
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Screen, ScreenLine
@@ -45,8 +45,6 @@ def run(question: Question, out: Console) -> Reply:
     answer = check_node(name_of_node(), snapshot, expected)
     if question.prometheus:
         _write_metrics(question.prometheus, answer, out)
-    if any(finding.id == UNLIKE_PROFILE for finding in answer.findings):
-        out.talk("If the difference is intended, write the profile again on a sound node.")
     if not answer.ok:
         out.talk("`gpusetup doctor` shows the evidence and what to do.")
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
@@ -61,7 +59,7 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:
     If it cannot be written, for example on a full disk, this only prints a warning and does not
     change the exit code, because the command's purpose is to report the node's health.
     """
-    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
+    from gpusetup.fleet.prometheus import metrics
     from gpusetup.install.switching.files import write_safely
 
     file = Path(name)
@@ -71,5 +69,3 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:
         file.chmod(0o644)
     except OSError as problem:
         out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")
-    if not name.endswith(FILE_SUFFIX):
-        out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")

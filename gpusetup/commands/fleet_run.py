@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import PYTHON, seconds_from
+from gpusetup.commands.common import DAY_SECONDS, PYTHON, seconds_from
 from gpusetup.commands.fleet_show import NODES, judged
 from gpusetup.commands.question import (
     CommandQuestion,
@@ -77,7 +77,7 @@ class Question(CommandQuestion):
     limit: float | None = option(
         "time limit for each node (default: 300, 1200 or 600, depending on the level)",
         metavar="SECONDS",
-        parse=seconds_from(5, 7 * 86400),
+        parse=seconds_from(5, 7 * DAY_SECONDS),
     )
 
     _how = HelpGroup("submission and records")
@@ -113,7 +113,7 @@ def run(question: Question, out: Console) -> Reply:
         _collect(engine, into, out)
     # If a job had begun on every node by then, there is no record to show.
     if engine.skipped and not any(into.iterdir()):
-        raise Blocked("No node was idle when its turn came", hint="the same again, later")
+        raise Blocked("No node was idle when its turn came", hint="run it again later")
     return judged(str(into), not_asked=engine.skipped)
 
 

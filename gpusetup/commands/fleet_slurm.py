@@ -68,16 +68,16 @@ def run(question: Question, out: Console) -> Reply:
             write_safely(folder / name, text)
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
-    out.talk(f"Each node needs gpusetup in {python}: try `{quote(python)} -m gpusetup fleet check`")
-    if not question.node_python:
-        out.talk("Is it in another Python there? Write the files again with `--node-python PATH`")
+    out.talk(
+        f"Each node needs gpusetup in {python} (`--node-python PATH` names another): "
+        f"try `{quote(python)} -m gpusetup fleet check`"
+    )
     return Reply(screen=written["slurm.conf.gpusetup"])
 
 
 def _require_usable_files(question: Question) -> None:
     """Raise UsageError or BadInput for a path or profile that would fail later on every node."""
     from gpusetup.fleet.node_check import MOST_BYTES, read_profile
-    from gpusetup.fleet.prometheus import FILE_SUFFIX
     from gpusetup.named_file import read_text
 
     paths = {
@@ -95,11 +95,6 @@ def _require_usable_files(question: Question) -> None:
         raise UsageError(
             f"--drain-at-most {question.drain_at_most!r} is neither a share nor a number of nodes",
             hint="for example 20%, or 4",
-        )
-    if question.prometheus and not question.prometheus.endswith(FILE_SUFFIX):
-        raise UsageError(
-            f"--prometheus {question.prometheus!r} does not end in {FILE_SUFFIX}: node_exporter "
-            "would not read it"
         )
     if question.profile:
         # If the profile cannot be read, no node would ever be drained, and nobody would notice.

@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import TIMEOUT, seconds_from, timeout_of
+from gpusetup.commands.common import DAY_SECONDS, TIMEOUT, seconds_from, timeout_of
 from gpusetup.commands.question import (
     CommandQuestion,
     argument,
@@ -50,28 +49,18 @@ EXAMPLES = (
 )
 
 
-def length(text: str) -> float:
-    """Parse a number of seconds. For any other word, the error suggests that a command needs `--`
-    before it."""
-    try:
-        return seconds_from(0, 366 * 86400)(text)
-    except ArgumentTypeError:
-        problem = f"{text!r} is not a number of seconds; write a command after `--`"
-        raise ArgumentTypeError(problem) from None
-
-
 class Question(CommandQuestion):
     seconds: float = argument(
-        "how long to watch (default: until Ctrl-C, or the end of the command)",
+        "how long to watch (default: until Ctrl-C, or the end of the command after `--`)",
         default=0.0,
-        parse=length,
+        parse=seconds_from(0, 366 * DAY_SECONDS),
         metavar="SECONDS",
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")
     interval: float = option(
         "time between samples (default: 1)",
         default=1.0,
-        parse=seconds_from(0.02, 86400),
+        parse=seconds_from(0.02, DAY_SECONDS),
         metavar="SECONDS",
     )
     gpu: tuple[str, ...] = options(
@@ -128,12 +117,7 @@ def _watch(question: Question, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import ProcessTree, or_none
     from gpusetup.monitor.session import watch
-    from gpusetup.monitor.sources import (
-        PATIENCE_SECONDS,
-        VARIABLE,
-        named_gpus,
-        visible_gpus,
-    )
+    from gpusetup.monitor.sources import PATIENCE_SECONDS, VARIABLE, named_gpus, visible_gpus
     from gpusetup.monitor.summary import UNJUDGED
 
     # Open the process first, so that an error for a process that does not exist comes without a
@@ -158,6 +142,7 @@ def _watch(question: Question, out: Console) -> Reply:
         recording = stack.enter_context(Recording(out))
         about = replace(UNJUDGED, source=source.name, not_watched=source.not_watched)
         patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
+        # Even a source that responds at once gives its next sample only after the interval.
         samples = partial(
             watch,
             source,
@@ -173,7 +158,7 @@ def _watch(question: Question, out: Console) -> Reply:
             recording.take(samples(process))
         command = process.command() if process else None
         recording.finish(replace(about, command=command))
-        return Reply()
+        return Reply()  # `finish` has already printed the summary
 
 
 def _best_source(nvml: StreamingChild, question: Question, out: Console) -> SampleSource:
@@ -196,10 +181,9 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
             reasons.append(str(problem))
         else:
             source.not_watched = "; ".join(reasons)
-            why = f", because NVIDIA's library cannot be used ({source.not_watched})"
             out.talk(
                 f"Watching the GPUs with {source.name}, which tells neither their processes nor "
-                f"their links{why if source.name == 'nvidia-smi' else ''}"
+                f"their links ({source.not_watched})"
             )
             return source
     if question.gpu:
@@ -267,8 +251,8 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
     if not tally.samples:
         raise UsageError(f"{file} holds no sample")
     if tally.samples > 1 and not any(sample.at for sample in tally.kept()):
-        apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
-        out.talk(f"{file} tells no time: {apart}")
+        apart = f"{question.interval:g} s between samples"
+        out.talk(f"{file} contains no times: assuming {apart} (`--interval`)")
     source = recorded.source or (run.log.name if run.log else None)
     about = replace(recorded, source=source, command=question.after or recorded.command)
     return Reply(summarise(tally, about), summary_text)

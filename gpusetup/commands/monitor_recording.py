@@ -30,7 +30,7 @@ class Recording(ExitStack):
 
     def stream(self) -> None:
         """With `--json`, print every sample as soon as it is taken."""
-        if not self.out.json or self._file is not None:
+        if not self.out.json:
             return
         self._file = sys.stdout
         if name := self.out.output:

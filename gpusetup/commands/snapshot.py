@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.commands.common import (
-    FROM,
-    PYTHON,
-    TIMEOUT,
-    Machine,
-    gather,
-)
+from gpusetup.commands.common import FROM, PYTHON, TIMEOUT, Machine, gather
 from gpusetup.commands.question import CommandQuestion, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.render.console import Console

@@ -6,15 +6,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import (
-    FROM,
-    PYTHON,
-    Machine,
-    gather,
-)
+from gpusetup.commands.common import FROM, PYTHON, Machine, gather
 from gpusetup.commands.question import CommandQuestion, HelpGroup, argument, number, option, switch
 from gpusetup.commands.reply import Reply
-from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.errors import INTERRUPTED, BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
@@ -34,8 +29,6 @@ EXAMPLES = (
     "gpusetup tune train.yaml --batch-size --code train:build --max 64",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT, 2."""
 
 
 class Question(CommandQuestion):

@@ -53,14 +53,12 @@ def harmless_json(text: str) -> str:
     >>> harmless_json('"\\x9b2J ##[a]"')
     '"\\\\u009b2J #\\\\u0023[a]"'
     """
-    text = text.replace("##[", "#\\u0023[")
-    # JSON already escapes ASCII control characters, except for DEL.
-    if text.isascii():
-        return text.replace("\x7f", "\\u007f")
     import json
 
+    # JSON already escapes ASCII control characters, except for DEL.
+    text = text.replace("##[", "#\\u0023[").replace("\x7f", "\\u007f")
     # A character above U+FFFF becomes two escapes.
-    return re.sub(rf"[\x7f-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
+    return re.sub(rf"[\x80-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:

@@ -120,25 +120,23 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
 
     check, reading = answer.check, answer.next_reading
     is_likely = answer.certainty == "likely"
+    others = ", ".join(answer.other_causes) if is_report(answer) else ""
     if check is not None:
         yield ScreenLine("  Likely, not certain. To check it, run:", hang=2)
         yield command(check.command, 4)
         printed = "; ".join(check.prints.split("\n")[:CHECK_LINES_SHOWN])
         if printed:
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
-    elif is_report(answer):
-        others = ", ".join(answer.other_causes)
-        if is_likely and not reading:
-            also = f": it could also be {others}" if others else ""
-            yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
-        elif others and answer.cause == "unknown":
-            yield ScreenLine(f"  It could be {others}.", hang=2)
+    elif is_likely:
+        also = f": it could also be {others}" if others else ""
+        yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
+    elif others and answer.cause == "unknown":
+        yield ScreenLine(f"  It could be {others}.", hang=2)
 
-    if not reading or (check and reading == check.command):
-        return
-    likely = "Likely, not certain. " if is_likely and check is None else ""
-    yield ScreenLine(f"  {likely}{_what_is_unread(answer, root)}To find out, run:", hang=2)
-    yield command(reading, 4)
+    # The check's command is already on the screen.
+    if reading and not (check and reading == check.command):
+        yield ScreenLine(f"  {_what_is_unread(answer, root)}To find out, run:", hang=2)
+        yield command(reading, 4)
 
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
@@ -166,10 +164,9 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if misfits:
         return f"what was read does not fit together: {misfits[0]}"
     events = {event.kind for event in answer.snapshot.events}
-    if answer.stage:
-        return f"the step `{answer.stage}` failed; the cause is still unknown"
-    if "program-failed" in events:
-        return "this step failed; the cause is still unknown"
+    if answer.stage or "program-failed" in events:
+        step = f"the step `{answer.stage}`" if answer.stage else "this step"
+        return f"{step} failed; the cause is still unknown"
     if answer.facts or events:
         return "the text contains no error message that gpusetup knows"
     return "the text shows no GPU, driver or torch, and no failure that gpusetup knows"

@@ -64,8 +64,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         lines += section("To leave these nodes out of a Slurm job", [line])
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
-        first_reason = answer.left_out[0]
-        lines += ["", ScreenLine((f"{count} left out: {first_reason}", DIM), hang=2)]
+        lines += ["", ScreenLine((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
     return Screen(lines)
 
 

@@ -63,8 +63,7 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
         if wheel.is_of_torch_index or not wheel.host:
             source = without_logins(wheel.url).rpartition("/")[0]
         rows.append((f"{wheel.name} {wheel.version}", size, (source, DIM)))
-    _titles, *lines = table(("", "", ""), rows)
-    return section("Download", lines)
+    return section("Download", table(("", "", ""), rows))
 
 
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:

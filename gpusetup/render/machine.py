@@ -13,7 +13,7 @@ from gpusetup.model.units import GIB
 from gpusetup.readings.smi_topology import WORDS
 
 if TYPE_CHECKING:
-    from gpusetup.model.builds import Offer
+    from gpusetup.model.builds import Advice, Offer
     from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
 
 
@@ -21,11 +21,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     """Maps labels to facts about the machine for doctor's screen; None means that the fact is left
     out."""
     machine = answer.snapshot
-    system, driver, python, torch = machine.os, machine.driver, machine.python, machine.torch
-    drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
-    if stack := machine.makers:
-        runtime = f"ROCm {stack.runtime}" if stack.runtime else None
-        drivers += [stack.kernel_driver, stack.driver_version, runtime]
+    python, torch = machine.python, machine.torch
     # A version such as 2.9.1+cu128 already contains the backend.
     backend = None if "+" in (torch.version or "") else torch.backend
     installer = f"installed by {torch.installer}" if torch.installer else None
@@ -35,9 +31,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     container = machine.container.kind
 
     values: dict[str, str | None] = {
-        "system": joined(system.name or system.family, system.machine, system.libc),
-        "driver": joined(*drivers),
-        "GPU": _gpus_text(machine),
+        **host_facts(machine),
         "links": _links_line(machine),
         "torch": "not installed"
         if torch.installed is False
@@ -47,16 +41,30 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "container": None if container == "none" else container,
     }
     # If a text shows neither a GPU nor a driver, no build can be recommended.
-    if machine.origin != "report" or machine.gpus or driver.version:
+    if machine.origin != "report" or machine.gpus or machine.driver.version:
         values["recommended"] = _recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
     return values
 
 
+def host_facts(machine: Snapshot) -> dict[str, str]:
+    """Maps labels to the facts that decide which builds run on a machine, whatever its Python."""
+    system, driver = machine.os, machine.driver
+    drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
+    if stack := machine.makers:
+        runtime = f"ROCm {stack.runtime}" if stack.runtime else None
+        drivers += [stack.kernel_driver, stack.driver_version, runtime]
+    return {
+        "system": joined(system.name or system.family, system.machine, system.libc),
+        "driver": joined(*drivers),
+        "GPU": _gpus_text(machine),
+    }
+
+
 def joined(*parts: str | None) -> str:
-    """The known parts, joined with commas; `unknown` if there are none."""
-    return ", ".join(part for part in parts if part) or "unknown"
+    """The known parts, each once, joined with commas; `unknown` if there are none."""
+    return ", ".join(dict.fromkeys(part for part in parts if part)) or "unknown"
 
 
 def counted(texts: Iterable[str]) -> list[str]:
@@ -131,14 +139,16 @@ def _links_line(machine: Snapshot) -> str | None:
     pairs: dict[str, list[str]] = defaultdict(list)
     for link in links:
         pairs[link.kind].append(f"{link.first}-{link.second}")
+    # Eight GPUs have 28 pairs. If several pairs all have the same kind of link, listing the pairs
+    # adds nothing.
+    is_one_kind = len(pairs) == 1 and len(links) > 1
     parts = []
     for kind, of_kind in pairs.items():
-        # Eight GPUs have 28 pairs. If all pairs have the same kind of link, listing the pairs adds
-        # nothing.
-        are_all = len(pairs) == 1 and len(links) > 1
-        whose = "every two GPUs" if are_all else f"GPU {', '.join(of_kind)}"
-        nvlinks = f"{kind[2:]} NVLinks" if kind.startswith("NV") else "unknown link"
-        parts.append(f"{whose} {WORDS.get(kind, nvlinks)} ({kind})")
+        whose = "every two GPUs" if is_one_kind else f"GPU {', '.join(of_kind)}"
+        # `NV12` means 12 NVLinks.
+        is_nvlink = kind.startswith("NV")
+        link_text = f"{kind[2:]} NVLinks" if is_nvlink else WORDS.get(kind, "unknown link")
+        parts.append(f"{whose} {link_text} ({kind})")
     nodes: dict[int, list[str]] = defaultdict(list)
     for position, gpu in enumerate(gpus):
         if gpu.numa_node is not None:
@@ -156,8 +166,7 @@ def _recommended_line(resolution: ResolveAnswer | None) -> str:
     """The recommended build as text or, if none fits, the change that would make one possible."""
     if resolution is None or not resolution.torch:
         advice = resolution.advice if resolution else None
-        is_possible = f"; {advice.change} {advice.to} gives {advice.gives}" if advice else ""
-        return f"no build{is_possible}"
+        return f"no build; {advice_text(advice)}" if advice else "no build"
     # A vendor's build, or conda's, is on no index of wheels.
     if not any(resolution.commands.values()):
         return f"keep torch {resolution.torch}, which no index that gpusetup knows has"
@@ -167,6 +176,17 @@ def _recommended_line(resolution: ResolveAnswer | None) -> str:
         f"torchvision {vision}" if vision else None,
         f"torchaudio {audio}" if audio else None,
     )
+
+
+def advice_text(advice: Advice) -> str:
+    """Another driver or Python as text, with the build that it makes possible."""
+    # A full version is the minimum; a branch such as 580 is the last branch that supports the GPU.
+    newer = " or newer" if "." in advice.to else ""
+    change = {
+        "driver": f"use NVIDIA driver {advice.to}{newer}",
+        "python": f"use a 64-bit Python {advice.to}",
+    }[advice.change]
+    return f"{change} to get {advice.gives}"
 
 
 def _built(build: ResolveAnswer | Offer) -> str:

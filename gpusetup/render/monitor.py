@@ -35,15 +35,15 @@ from gpusetup.render.screen import (
 UNKNOWN = "-"
 
 
-def measured(value: float | None, unit: str, digits: int = 0) -> str:
-    """A value with its unit, or a dash if it is None.
+def measured(value: float | None, unit: str, digits: int = 0, *, scale: float = 1) -> str:
+    """A value with its unit, or a dash if it is None. `scale` is how much of the value one unit is.
 
-    >>> measured(31.26, "GiB", 1), measured(None, "W")
-    ('31.3 GiB', '-')
+    >>> measured(31.26, "W", 1), measured(2e9, "MB", scale=1e6), measured(None, "W")
+    ('31.3 W', '2000 MB', '-')
     """
     if value is None:
         return UNKNOWN
-    return f"{value:.{digits}f} {unit}"
+    return f"{value / scale:.{digits}f} {unit}"
 
 
 def memory(used_bytes: float | None, total_bytes: float | None) -> str:
@@ -71,15 +71,6 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes_left} min"
     return f"{minutes} min {seconds_left} s" if minutes else f"{seconds_left} s"
-
-
-def rate(bytes_per_second: float | None) -> str:
-    """A rate in bytes per second as text in MB/s; a dash if it is None.
-
-    >>> rate(2.5e7), rate(None)
-    ('25.0 MB/s', '-')
-    """
-    return measured(None if bytes_per_second is None else bytes_per_second / 1e6, "MB/s", 1)
 
 
 # --- a sample -------------------------------------------------------------------------------------
@@ -110,15 +101,20 @@ def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
 
 def host_line(host: HostSample) -> str:
     """The line about the machine: CPU, memory, disk and network."""
-    cpu = UNKNOWN if host.cpu_percent is None else f"{host.cpu_percent:.0f} %"
-    if host.cores:
-        cpu += f" of {plural(host.cores, 'core')}"
+    read, written, received = (
+        measured(bytes_per_second, "MB/s", 1, scale=1e6)
+        for bytes_per_second in (
+            host.disk_read_bytes_per_second,
+            host.disk_write_bytes_per_second,
+            host.network_receive_bytes_per_second,
+        )
+    )
+    cores = f" of {plural(host.cores, 'core')}" if host.cores else ""
     parts = (
-        f"CPU {cpu}",
+        f"CPU {measured(host.cpu_percent, '%')}{cores}",
         f"memory {memory(host.memory_used_bytes, host.memory_total_bytes)}",
-        f"disk {rate(host.disk_read_bytes_per_second)} read",
-        f"{rate(host.disk_write_bytes_per_second)} written",
-        f"network {rate(host.network_receive_bytes_per_second)} received",
+        f"disk {read} read, {written} written",
+        f"network {received} received",
     )
     return f"machine  {', '.join(parts)}"
 
@@ -193,7 +189,7 @@ def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
         spread: Spread | None = getattr(gpu, field)
         if spread is not None:
             values = (spread.mean, spread.p5, spread.p95, spread.peak)
-            shown = (measured(value / scale, unit, digits) for value in values)
+            shown = (measured(value, unit, digits, scale=scale) for value in values)
             rows.append((label.format(of_total=of_total), *shown))
     yield from table(("", "mean", "p5", "p95", "peak"), rows)
     # An idle GPU always lowers its clocks, so this reason means nothing.

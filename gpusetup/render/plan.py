@@ -3,8 +3,7 @@ set."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from gpusetup.model.documents import ConfigKey, ConfigRead, Help, PlanCell
 from gpusetup.render.screen import (
@@ -22,6 +21,7 @@ from gpusetup.render.screen import (
     plural,
     section,
     table,
+    yaml_value,
 )
 
 PARTS = {
@@ -76,11 +76,7 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
     if fewer is None:
         return
     fits = "may fit" if fewer.confidence == "close" else "fits"
-    gain = ""
-    if plan.solved == "context":
-        gain = f", up to {fewer.context:,} tokens"
-    elif fewer.without_offload:
-        gain = ", without the offload that costs most speed"
+    gain = f", up to {fewer.context:,} tokens" if plan.solved == "context" else ""
     lines = [
         ScreenLine(f"  The job {fits} on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
@@ -94,6 +90,7 @@ def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
     memory that a batch of one sequence needs. Its lines fit in 80 columns."""
     if not plan.ways:
         return
+    # A row begins with 4 columns for its mark, and 26 for its name.
     heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
     yield ScreenLine((heads, DIM), whole=True)
     for way in plan.ways:
@@ -136,10 +133,6 @@ def _count(parameters: int) -> str:
     return f"{parameters / 1e6:.3g}M"
 
 
-UNCOUNTED_SHOWN = 4
-"""More names would push the recipe off the line; `--json` lists all."""
-
-
 def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
     this is."""
@@ -155,10 +148,8 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         what = "full fine-tuning does not fit" if is_one_of_several else "does not fit"
         yield marked(NO, what)
     elif plan.uncounted:
-        names = ", ".join(plan.uncounted[:UNCOUNTED_SHOWN])
-        hidden = len(plan.uncounted) - UNCOUNTED_SHOWN
-        more = f" and {hidden} more" if hidden > 0 else ""
-        yield marked(BUT, f"may fit{with_ram}, not counted: {names}{more}", f"; recipe: {recipe}")
+        names = ", ".join(plan.uncounted)
+        yield marked(BUT, f"may fit{with_ram}, not counted: {names}", f"; recipe: {recipe}")
     elif plan.confidence == "close":
         yield marked(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
@@ -285,7 +276,7 @@ def _settings(plan: PlanCell) -> Iterator[str]:
         start = "Ray and the workers start" if uses_ray else "Python starts (with Ray: before Ray)"
         lines.append(command(f"# before {start}:"))
     lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
-    lines += [command(f"{name}: {_yaml_value(value)}") for name, value in plan.settings.items()]
+    lines += [command(f"{name}: {yaml_value(value)}") for name, value in plan.settings.items()]
     of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
     whose = "`--trainer NAME` prints those of your trainer"
     if plan.trainer_settings:
@@ -302,14 +293,6 @@ def _settings_of_trainer(plan: PlanCell) -> Iterator[str]:
     if missing := ", ".join(settings.missing):
         where = "set it in the trainer's or DeepSpeed's own config"
         yield ScreenLine(f"  These lines do not set {missing}: {where}", hang=4)
-
-
-def _yaml_value(value: Any) -> str:
-    """A value in YAML notation, such as `{offload: true, ranks: 2}`."""
-    if isinstance(value, Mapping):
-        items = (f"{key}: {_yaml_value(item)}" for key, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- a training config ---------------------------------------------------------------------------
@@ -339,5 +322,4 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
     for key in keys:
         setting = f"{key.key}: {key.value}" if key.value else key.key
         rows.append((str(key.line), setting, (key.meaning, DIM)))
-    _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
-    return lines
+    return table(("", "", ""), rows, left=(0, 1, 2))

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.newest import NO_GPU
-from gpusetup.model.builds import FAMILY, Advice, JointPackage, Rejection
+from gpusetup.model.builds import FAMILY, JointPackage, Rejection
 from gpusetup.model.documents import ResolveAnswer
-from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.render.machine import counted, joined, newest_line
+from gpusetup.render.machine import advice_text, counted, host_facts, newest_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -63,7 +63,7 @@ def resolution_text(
     lines += section("Not chosen", not_chosen)
 
     if answer.advice:
-        lines += ["", remark("advice", _advice(answer.advice))]
+        lines += ["", remark("advice", advice_text(answer.advice))]
     lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
     return Screen(lines)
 
@@ -71,25 +71,12 @@ def resolution_text(
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     """Yields the verdict and the facts about the chosen build, or about the machine if no build
     fits."""
-    values: dict[str, str | None]
     if not answer.torch:
         yield marked(NO, "No torch build fits")
-        # What decides which builds fit.
-        system, driver = snapshot.os, snapshot.driver
-        gpus = [
-            f"{gpu.name} ({gpu.compute_capability or gpu.target or '?'})"
-            for gpu in visible_gpus(snapshot)
-        ]
-        values = {
-            "system": joined(system.family, system.machine, system.libc),
-            "Python": python_tag(snapshot) or "unknown",
-            "driver": _driver_text(snapshot) if driver.version or driver.cuda else None,
-            "GPU": ", ".join(counted(gpus)),
-        }
-        yield from facts(values)
+        yield from facts({**host_facts(snapshot), "Python": python_tag(snapshot) or "unknown"})
         return
 
-    values = {}
+    values: dict[str, str | None] = {}
     if answer.packages:
         yield marked(OK, "These versions work together")
         yield from _members(answer.packages)
@@ -101,8 +88,8 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         values["Python"] = answer.python or "unknown"
 
     if answer.driver_floor:
-        floor = answer.driver_floor
-        values["driver"] = f"{_driver_text(snapshot)}; {floor} or newer is needed"
+        driver = host_facts(snapshot)["driver"]
+        values["driver"] = f"{driver}; {answer.driver_floor} or newer is needed"
     served_gpus = []
     for served in answer.served:
         # A build without kernels for the GPU may contain PTX, which the driver compiles for it.
@@ -115,15 +102,6 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     yield from facts(values)
 
 
-def _driver_text(snapshot: Snapshot) -> str:
-    """The driver version and its CUDA version as text, such as `580.95.05 (CUDA 13.0)`."""
-    driver = snapshot.driver
-    text = driver.version or "unknown version"
-    if driver.cuda:
-        text += f" (CUDA {driver.cuda})"
-    return text
-
-
 def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
     """Yields a table of the requested packages and torch's family, with their versions and
     indexes."""
@@ -133,21 +111,6 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
         version = package.version or package.limits or "any that fits"
         rows.append((package.name, version, (package.index_url or "", DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
-
-    dependencies = len(packages) - len(members)
-    if dependencies:
-        yield f"  and {dependencies} more that they require (`--json`)"
-
-
-def _advice(advice: Advice) -> str:
-    """Another driver or Python as text, with the build that it makes possible."""
-    # A full version is the minimum; a branch such as 580 is the last branch that supports the GPU.
-    newer = " or newer" if "." in advice.to else ""
-    change = {
-        "driver": f"use NVIDIA driver {advice.to}{newer}",
-        "python": f"use a 64-bit Python {advice.to}",
-    }[advice.change]
-    return f"{change} to get {advice.gives}"
 
 
 OF_CPU = "is a CPU build"

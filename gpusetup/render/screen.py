@@ -45,9 +45,6 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
 WIDEST = 120
 """The maximum width of prose in columns, even on a wider terminal, because longer lines are hard to
 read."""
-NARROWEST = 24
-"""The minimum width of prose in columns, even on a narrower terminal, because otherwise each word
-would take a line."""
 UNBROKEN = 10**6
 """The number of columns if no line should be broken."""
 
@@ -119,7 +116,7 @@ class Screen(str):
         if width is None and not colour:
             return str(self)
         # A width of 0 or None means that there is no terminal, so do not break lines.
-        columns = max(min(width, WIDEST), NARROWEST) if width else UNBROKEN
+        columns = min(width, WIDEST) if width else UNBROKEN
 
         rows = (row for line in self.lines for row in _broken(line, columns, colour=colour))
         return "".join(f"{row}\n" for row in rows)
@@ -159,40 +156,42 @@ def marked(mark: Part, head: str, rest: str | Part = "", *, indent: int = 0) -> 
 def table(
     titles: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
 ) -> list[ScreenLine]:
-    """The lines of a table with dim titles. Cells are right-aligned, except in the columns of
-    `left`.
+    """The lines of a table with dim titles; the row of titles is left out if all are empty. Cells
+    are right-aligned, except in the columns of `left`.
 
-    A last column of words (without a title, or left-aligned) is not padded, and a text that is too
+    A last column of text (without a title, or left-aligned) is not padded, and a text that is too
     long for the terminal continues in its own column.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
-    grid: list[list[Part]] = [[(title, DIM) for title in titles]]
+    grid: list[list[Part]] = [[(title, DIM) for title in titles]] if any(titles) else []
     for row in rows:
         grid.append([cell if isinstance(cell, tuple) else (cell, "") for cell in row])
 
     last_column = len(titles) - 1
-    ends_in_words = not titles[-1] or last_column in left
-    padded_columns = last_column if ends_in_words else len(titles)
-    widths = [max(len(cells[column][0]) for cells in grid) for column in range(padded_columns)]
-    # Two spaces precede each column.
-    words_begin_at = sum(widths) + 2 * padded_columns + 2
+    ends_in_text = not titles[-1] or last_column in left
+    padded_columns = last_column if ends_in_text else len(titles)
+    widths = [
+        max((len(cells[column][0]) for cells in grid), default=0)
+        for column in range(padded_columns)
+    ]
+    return [_table_row(cells, widths, left) for cells in grid]
 
-    lines = []
-    for cells in grid:
-        parts: list[str | Part] = []
-        for column, (text, role) in enumerate(cells):
-            padding = ""
-            if column < padded_columns:
-                padding = " " * (widths[column] - len(text))
-            if column in left:
-                parts += ["  ", (text, role), padding]
-            else:
-                parts += [f"  {padding}", (text, role)]
-        has_words = any(text for text, _ in cells[padded_columns:])
-        lines.append(ScreenLine(*parts, hang=words_begin_at, whole=not has_words))
-    return lines
+
+def _table_row(cells: Sequence[Part], widths: Sequence[int], left: Container[int]) -> ScreenLine:
+    """A row of a table. `widths` are those of the padded columns; one column of text may follow."""
+    parts: list[str | Part] = []
+    for column, (text, role) in enumerate(cells):
+        padding = " " * (widths[column] - len(text)) if column < len(widths) else ""
+        if column in left:
+            parts += ["  ", (text, role), padding]
+        else:
+            parts += [f"  {padding}", (text, role)]
+    has_text = len(cells) > len(widths) and cells[-1][0] != ""
+    # Two spaces precede each column, and also the text.
+    text_begins_at = sum(widths) + 2 * len(cells)
+    return ScreenLine(*parts, hang=text_begins_at, whole=not has_text)
 
 
 def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
@@ -211,6 +210,20 @@ def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
     ]
 
 
+def yaml_value(value: object) -> str:
+    """A value in YAML notation.
+
+    >>> yaml_value({"offload": True, "ranks": 2}), yaml_value(None)
+    ('{offload: true, ranks: 2}', 'null')
+    """
+    if isinstance(value, Mapping):
+        items = (f"{key}: {yaml_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def plural(count: int, word: str) -> str:
     """A count with its noun, which gets an s unless the count is 1.
 
@@ -224,9 +237,7 @@ def command(text: str, indent: int = 2) -> ScreenLine:
     """A line with a command, which is never broken, so that it can be copied."""
     program, space, arguments = text.partition(" ")
     typed = TYPED.get(program, program) + space + arguments
-    # PowerShell needs `& ` before a quoted program, but cmd.exe reports it as an error.
-    remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
-    return ScreenLine(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
+    return ScreenLine(" " * indent, (typed, COMMAND), whole=True)
 
 
 def remark(word: str, text: str) -> ScreenLine:

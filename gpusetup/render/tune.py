@@ -15,14 +15,16 @@ from gpusetup.render.screen import (
     Screen,
     ScreenLine,
     marked,
+    plural,
     section,
     table,
+    yaml_value,
 )
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.bench import Trial
 from gpusetup.tune.config_file import SUFFIX
 
-RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
+RESULTS = {"ok": "ran", "oom": "out of memory"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
@@ -46,10 +48,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         text = "Nothing was written. To write the changes, use `--in-place` or `-o FILE`"
         lines += ["", ScreenLine(text, hang=2)]
     if answer.interrupted:
-        state = "no trial finished, so there is no answer"
-        if answer.batch_size is not None or answer.benchmark or answer.changes:
-            state = "this is the best so far"
-        lines += ["", marked(BUT, "interrupted", f": {state}")]
+        lines += ["", marked(BUT, "interrupted", ": not everything was measured")]
     # Each part begins with an empty line, but the screen must not.
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
@@ -60,25 +59,14 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     count = len(answer.changes)
     if not count and answer.cannot_fit:
         return
-    found = "nothing to change" if not count else f"{count} change{'s' if count > 1 else ''}"
+    found = plural(count, "change") if count else "nothing to change"
     device = f" for {answer.device}" if count and answer.device else ""
     yield ""
     yield ScreenLine((config, HEADING), f": {found}{device}", hang=2)
     for change in answer.changes:
-        before = "(new)" if change.added else value_text(change.before)
-        after, reason = (value_text(change.after), GOOD), (f"  {change.reason}", DIM)
+        before = "(new)" if change.added else yaml_value(change.before)
+        after, reason = (yaml_value(change.after), GOOD), (f"  {change.reason}", DIM)
         yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
-
-
-def value_text(value: object) -> str:
-    """The value of a setting as text: `empty` for None, `on` or `off` for a boolean.
-
-    >>> value_text(None), value_text(True), value_text(8)
-    ('empty', 'on', '8')
-    """
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "empty" if value is None else str(value)
 
 
 MOST_ADVICE = 3

@@ -93,7 +93,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
-        (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
+        (["monitor", "--interval", "soon"], "from 0.02 to 86,400 seconds"),
     ],
 )
 def test_what_is_foreign_is_answered_with_what_to_do(
