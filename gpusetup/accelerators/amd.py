@@ -49,11 +49,6 @@ newer versions still contain torch's own kernels, but every matrix product fails
 TensileLibrary.dat" (ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of
 7.2)."""
 
-DROPPED = {"gfx803": "Polaris"}
-"""Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation.
-HSA_OVERRIDE_GFX_VERSION does not help them, because they cannot run the kernels of any target that
-is still built."""
-
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
     (r"\bRX ?(?:5300|5500)", "gfx1012"),

@@ -66,7 +66,9 @@ INTEL = Maker(
     pci="8086",
     listed=r"Intel|\[8086:",
     words=("intel", "arc"),
-    models=r"\b(intel(?! gaudi)|arc|iris|uhd|flex 1[47]0)\b",
+    # `Max 1550` and `A770` are names without a word of Intel's.
+    models=r"\b(intel(?! gaudi)|arc|iris|uhd|hd graphics|core ultra \d|flex 1[47]0|max ?1[15][05]0|"
+    r"[ab](3[18]0|5[78]0|770)m?)\b",
     index="https://download.pytorch.org/whl/xpu",
     label="xpu",
     label_form="xpu",

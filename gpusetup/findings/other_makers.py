@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
-from gpusetup.accelerators.apple import oldest_macos
+from gpusetup.accelerators.apple import FIRST_TORCH, OLDEST_MACOS
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.causes.makers import (
@@ -158,8 +158,9 @@ def metal(context: RuleContext) -> Findings:
         text, fix = f"{chip}, Python: x86_64", makers.NATIVE_PYTHON
         yield seen(context, "apple-silicon", "os.machine", text, fix=fix)
         return
-    is_read = stack is not None and stack.maker == APPLE.id and version and macos
-    if is_read and parsed(macos or "") < parsed(oldest_macos(version or "")):
+    if stack is None or stack.maker != APPLE.id or not version or not macos:
+        return
+    if parsed(version) >= parsed(FIRST_TORCH) and parsed(macos) < parsed(OLDEST_MACOS):
         text, fix = f"macOS {macos}, torch {version}", makers.reach_metal(context)
         yield seen(context, "apple-silicon", "os", text, fix=fix)
 
