@@ -124,11 +124,6 @@ def other_maker(name: str) -> str | None:
     return next((BY_WORD[word] for word in words if word in BY_WORD), None)
 
 
-def is_judged(maker: str | None) -> bool:
-    """Whether gpusetup can judge whether torch works on a maker's GPUs."""
-    return maker == NVIDIA.id
-
-
 def is_seen_only(maker: str | None) -> bool:
     """Whether gpusetup knows a maker but does not judge its GPUs. A device on the PCI bus may come
     from any maker, for example that of a network card.
@@ -136,12 +131,12 @@ def is_seen_only(maker: str | None) -> bool:
     >>> is_seen_only("amd"), is_seen_only("nvidia"), is_seen_only("1a03"), is_seen_only(None)
     (True, False, False, False)
     """
-    return maker in BY_ID and not is_judged(maker)
+    return maker in BY_ID and maker != NVIDIA.id
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
-    """The devices on the PCI bus whose makers gpusetup judges."""
-    return tuple([device for device in devices or () if is_judged(device.vendor)])
+    """NVIDIA's devices on the PCI bus, which are the only ones that gpusetup judges."""
+    return tuple([device for device in devices or () if device.vendor == NVIDIA.id])
 
 
 def identified(gpu: Gpu) -> Gpu:
@@ -157,6 +152,4 @@ def identified(gpu: Gpu) -> Gpu:
     target = gpu.target or None
     if not target and maker == NVIDIA.id and gpu.compute_capability:
         target = gpu.compute_capability.sm
-    # Most GPUs have these values already, so avoid the cost of a copy.
-    is_known = (maker, target) == (gpu.maker, gpu.target)
-    return gpu if is_known else replace(gpu, maker=maker, target=target)
+    return replace(gpu, maker=maker, target=target)

@@ -6,8 +6,6 @@ and machines without any GPU that torch can use.
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import FIRST_TORCH, OLDEST_MACOS
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
@@ -125,9 +123,8 @@ def no_kernels(context: RuleContext) -> Findings:
         return
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    # `10.3.0` selects the kernels of gfx1030, and `9.0.10` those of gfx90a.
-    parts = re.fullmatch(r"(\d{1,2})\.(\d)\.(\d{1,2})", value)
-    chosen = f"gfx{parts[1]}{parts[2]}{int(parts[3]):x}" if parts else "no GPU's name"
+    # `10.3.0` selects the kernels of gfx1030.
+    chosen = "gfx" + value.replace(".", "")
     if value and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
         text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
         yield seen(context, "rocm-override-wrong", "environment", text)
@@ -197,14 +194,13 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     is_only_a_note = not events(context, "hip-kernel-missing") and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )
-    # A card is quoted too, so not every quote may be an error.
     cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA[1:])
     devices = context.snapshot.pci_devices or ()
     on_bus = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in devices)
     # A text that names its GPU but lists no devices has nothing more to show.
     is_listed = devices or not is_report(context) or not (cards or errors)
     listed = shown(context, "pci_devices", on_bus or "no NVIDIA GPU found") if is_listed else None
-    evidence = (*errors[:2], *cards, *errors[2:], *filter(None, [listed]))
+    evidence = (*errors, *cards, *filter(None, [listed]))
     severity = Severity.NOTE if is_only_a_note else None
     yield finding(context, cause, evidence, fix=fix, severity=severity)
 
@@ -294,8 +290,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-    if in_container(context):
-        text += IMAGE
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
     if torch.installed or torch.version or events(context, "cuda-error"):
         return "no-nvidia-gpu", Fix(text=text)
@@ -305,8 +299,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         text=text, commands=(paste.gpusetup(context, *words, "--backend", "cpu"),)
     )
 
-
-IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
 
 RULES = (
     driver_and_nodes,

@@ -95,10 +95,8 @@ def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
     target, rocm = target_of(context), rocm_of_wheel(context)
-    # HIP's own words about memory show a ROCm build whose version the text does not have.
-    hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
     found_none = bool(events(context, "no-hip-gpus"))
-    is_rocm = maker_of(context.torch.backend) == AMD.id or found_none or hip_ran
+    is_rocm = maker_of(context.torch.backend) == AMD.id or found_none
     finds_none = found_none or (is_rocm and context.torch.cuda_available is False)
     # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all.
     lacks_kernels = bool(target and rocm) and has_kernels(target or "", rocm) is False
@@ -107,9 +105,9 @@ def for_amd(context: RuleContext) -> Fix:
         return build_for(context, AMD, target)
     if context.os.wsl:
         return ROCM_IN_WSL
-    if (finds_none or hip_ran) and on(context, "windows"):
+    if finds_none and on(context, "windows"):
         return build_for(context, AMD, target)
-    if finds_none or hip_ran:
+    if finds_none:
         return Fix(
             text="The build is right, so see whether your user may use the GPU: `rocminfo` must "
             "list it. If not, join the groups render and video. If /dev/kfd is missing, the kernel "
@@ -135,7 +133,7 @@ def for_intel(context: RuleContext) -> Fix:
             text='Use float32: `.float()` before `.to("xpu")`, also for arrays from NumPy, which '
             'are float64. Or move this operation to the CPU (`.to("cpu")`)'
         )
-    if why - {"build", None}:
+    if "driver" in why:
         return Fix(
             text="Install Intel's driver for this GPU (on Linux, the compute runtime with Level "
             "Zero: libze1, libze-intel-gpu1; in WSL, also the driver on Windows; in a container, "

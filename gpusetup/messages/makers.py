@@ -71,17 +71,14 @@ ROWS = (
     row("no-xpu", r"Required aspect fp64 is not supported", why="float64"),
     row("no-xpu", r"\b(?:Double type|double[- ]precision|fp64|float64) (?:is )?not supported (?:on|by) (?:this|the) (?:platform|device|GPU)", why="float64"),
     # MPS built: True, MPS available: False
-    row("mps-lacks", r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?built\b.{0,24}?\bTrue\b.{0,200}?\b(?:is_)?available\b.{0,24}?\bFalse\b", unless=WITHOUT_MPS, why="metal"),
-    row("mps-lacks", r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?available\b.{0,24}?\bFalse\b.{0,200}?\b(?:is_)?built\b.{0,24}?\bTrue\b", unless=WITHOUT_MPS, why="metal"),
-    row("mps-lacks", r"\bmps\.is_available\(\)\W{0,8}(?:(?:is|returns?|prints?)\W{1,4})?False\b", unless=WITHOUT_MPS, why="metal"),
+    row("mps-lacks", r"\bMPS\b[^?\n]{0,60}?\b(?:is_)?available\b.{0,24}?\bFalse\b", unless=WITHOUT_MPS, why="metal"),
     row("mps-lacks", r"MPS backend is supported on [Mm]acOS \d{1,2}(?:\.\d{1,2})?", why="metal"),
     # torch's own refusals of a type or of an operation
     row("mps-lacks", r"\bMPS framework doesn't support float64|\bMPS float64|Cannot convert a MPS Tensor to float64", why="dtype"),
     row("mps-lacks", r"Trying to convert \w+ to the MPS backend but it does not have support", why="dtype"),
     row("mps-lacks", r"[Pp]laceholder storage has not been allocated on MPS", why="tensors"),
     row("mps-lacks", r"(?:is|are) not supported on MPS\b"),
-    row("mps-lacks", r"(?:is|are) unsupported by mps\b"),
-    row("mps-lacks", r"(?:not supported|unsupported)[^\n]{0,60}? (?:at|for) the MPS device(?!\. As| and will)"),
+    row("mps-lacks", r"(?:not supported|unsupported)[^\n]{0,60}? (?:by mps\b|(?:at|for) the MPS device)(?!\. As| and will)"),
     row("mps-lacks", r"\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out|backend is))"),
     # `The operator 'aten::x' is not currently implemented for the MPS device.`: the errors that
     # PYTORCH_ENABLE_MPS_FALLBACK catches.
