@@ -16,9 +16,9 @@ SHARE_OF_SMALL = 2 / 3
 sglang pull request 29949), but the smaller share is used for all."""
 
 OLDEST_MACOS = "14.0"
-"""The oldest macOS on which torch supports MPS, from `FIRST_TORCH` on. Older versions of torch need
-12.3 or 13.0."""
-FIRST_TORCH = "2.9"
+TORCH_ON_MACOS_14 = "2.9"
+"""The oldest macOS on which torch supports MPS, and the torch since which it is needed. Earlier
+versions of torch need 12.3 or 13.0."""
 
 
 def metal_bytes(memory_bytes: int) -> int:

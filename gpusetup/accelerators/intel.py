@@ -30,8 +30,6 @@ ROWS = (
     ("b080 b081 b082 b090 b0a0", "Arc Graphics (Panther Lake)"),
 )
 NAMES = {device_id: name for device_ids, name in ROWS for device_id in device_ids.split()}
-KERNEL_DRIVERS = ("i915", "xe")
-"""The Linux kernel drivers for Intel GPUs: xe for Xe2 and later, i915 for older generations."""
 
 
 def name_with_xpu(device_id: str | None, name: str | None = None) -> str | None:

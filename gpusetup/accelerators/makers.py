@@ -34,6 +34,8 @@ class Maker(Frozen):
     """A pattern for a complete build label, such as `cu124`."""
     masks: tuple[str, ...] = ()
     """Environment variables that hide these GPUs from programs."""
+    kernel_drivers: tuple[str, ...] = ()
+    """The Linux drivers through which the maker's runtime reaches a GPU, the current one first."""
 
 
 NVIDIA = Maker(
@@ -59,6 +61,7 @@ AMD = Maker(
     label_form=r"rocm\d+(?:\.\d+)*",
     device="cuda",
     masks=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    kernel_drivers=("amdgpu",),
 )
 INTEL = Maker(
     id="intel",
@@ -74,6 +77,7 @@ INTEL = Maker(
     label_form="xpu",
     device="xpu",
     masks=("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+    kernel_drivers=("xe", "i915"),
 )
 APPLE = Maker(
     id="apple",
@@ -85,8 +89,6 @@ APPLE = Maker(
 MAKERS = (NVIDIA, AMD, INTEL, APPLE)
 BY_ID = {maker.id: maker for maker in MAKERS}
 BY_WORD = {word: maker.id for maker in MAKERS for word in maker.words}
-LABELS = ("cpu", *(maker.label for maker in MAKERS if maker.label))
-"""The beginnings of the labels of torch's builds."""
 LABEL = "|".join(("cpu", *(maker.label_form for maker in MAKERS if maker.label_form)))
 """A pattern for any label of torch's builds, without a group."""
 

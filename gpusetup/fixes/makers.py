@@ -10,7 +10,7 @@ in November 2026.
 from __future__ import annotations
 
 from gpusetup.accelerators.amd import RELATIVES, SERVED_CARDS, has_kernels
-from gpusetup.accelerators.apple import FIRST_TORCH, OLDEST_MACOS
+from gpusetup.accelerators.apple import OLDEST_MACOS, TORCH_ON_MACOS_14
 from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build
 from gpusetup.choose.other_makers import NAME_OF_BUILDS
@@ -56,11 +56,7 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     if stack is None:
         return Fix(text=f"Install {name} from its own index", commands=(install,))
     if build is None or maker_of(build.backend) != maker.id or not has_a_build(stack):
-        return Fix(
-            text=f"{name} has no release for this GPU ({target}). The CPU build works, and AMD "
-            "lists what may run on WSL or Linux: "
-            "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
-        )
+        return Fix(text=f"{name} has no release for {target or 'this GPU'}. The CPU build works")
     fix = paste.install_torch(context)
     if by_hand := paste.by_hand(context) if is_report(context) else ():
         text = f"Install torch {build.torch} from {build.backend}, which is built for this GPU"
@@ -211,8 +207,8 @@ def reach_metal(context: RuleContext) -> Fix:
     if context.os.machine == "x86_64":
         return NATIVE_PYTHON
     return Fix(
-        text=f"From torch {FIRST_TORCH} on, MPS needs macOS {OLDEST_MACOS} or newer (`sw_vers` "
-        "prints yours): update macOS, or use an older torch. If yours is new enough, the process "
+        text=f"From torch {TORCH_ON_MACOS_14} on, MPS needs macOS {OLDEST_MACOS} or newer "
+        "(`sw_vers` prints yours): update macOS, or use an older torch. If yours is new enough, the process "
         "does not reach Metal, which a sandbox, an ssh session, a virtual machine and a container "
         "lack: run the program in a terminal of the user who is logged in at the screen"
     )
