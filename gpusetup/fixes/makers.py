@@ -55,6 +55,7 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     stack = context.snapshot.makers
     if stack is None:
         return Fix(text=f"Install {name} from its own index", commands=(install,))
+    # For a GPU without any build, the choice keeps the ROCm label that a text shows.
     if build is None or maker_of(build.backend) != maker.id or not has_a_build(stack):
         return Fix(text=f"{name} has no release for {target or 'this GPU'}. The CPU build works")
     fix = paste.install_torch(context)
@@ -208,7 +209,7 @@ def reach_metal(context: RuleContext) -> Fix:
         return NATIVE_PYTHON
     return Fix(
         text=f"From torch {TORCH_ON_MACOS_14} on, MPS needs macOS {OLDEST_MACOS} or newer "
-        "(`sw_vers` prints yours): update macOS, or use an older torch. If yours is new enough, the process "
-        "does not reach Metal, which a sandbox, an ssh session, a virtual machine and a container "
-        "lack: run the program in a terminal of the user who is logged in at the screen"
+        "(`sw_vers` prints yours): update macOS, or use an older torch. If yours is new enough, "
+        "the process does not reach Metal, which a sandbox, an ssh session, a virtual machine and "
+        "a container lack: run the program in a terminal of the user who is logged in at the screen"
     )
