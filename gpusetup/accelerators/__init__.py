@@ -9,8 +9,6 @@ first source that gives an answer counts:
 3. a build of torch: how the label of its version or its index begins (`cu124`, `rocm6.4`, `xpu`);
    `cpu` and no label are nobody's.
 
-NVIDIA's GPUs are judged: their driver, their kernels, and which build fits them. The GPUs of other
-makers are only seen: torch's builds for them are not touched, and nothing is said about whether
-they work. To judge another maker's GPUs, add a reader in `probe/` and rows of builds in the
-catalog.
+NVIDIA's GPUs are judged: their driver, their kernels, and which build fits them. GPUs of other
+makers get their build too, but nobody has run gpusetup on one.
 """

@@ -49,11 +49,6 @@ newer versions still contain torch's own kernels, but every matrix product fails
 TensileLibrary.dat" (ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of
 7.2)."""
 
-DROPPED = {"gfx803": "Polaris"}
-"""Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation.
-HSA_OVERRIDE_GFX_VERSION does not help them, because they cannot run the kernels of any target that
-is still built."""
-
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
     (r"\bRX ?(?:5300|5500)", "gfx1012"),
@@ -183,25 +178,17 @@ def gfx_of(name: str) -> str | None:
 
 
 IDS = (
-    ("67df 67c4 67c7 67d4 67d7 67ef 67ff 67e3 6fdf", "Radeon RX 480/580"),
-    ("687f 6861 6863 6868 6860", "Radeon RX Vega 56/64"),
     ("66af", "Radeon VII"),
     ("66a0 66a1", "Radeon Instinct MI50/MI60"),
-    ("738c 738e 7388", "Instinct MI100"),
     ("740f", "Instinct MI210"),
     ("7408 740c", "Instinct MI250X/MI250"),
     ("74a0 74a1 74a9 74b5 74bd", "Instinct MI300X"),
-    ("74a2", "Instinct MI308X"),
     ("74a5 74b9", "Instinct MI325X"),
     ("731f", "Radeon RX 5600/5700 XT"),
-    ("7312 7310", "Radeon Pro W5700"),
-    ("7340", "Radeon RX 5500"),
     ("73bf 73af 73a5", "Radeon RX 6800/6900 XT/6950 XT"),
     ("73a3 73a1 73a2 73ab", "Radeon PRO W6800"),
     ("73df", "Radeon RX 6700 XT/6750 XT"),
     ("73ff 73ef", "Radeon RX 6600/6650 XT"),
-    ("73e3 73e1", "Radeon PRO W6600"),
-    ("743f 7424", "Radeon RX 6400/6500 XT"),
     ("1681", "Radeon 680M"),
     ("744c", "Radeon RX 7900 XT/7900 XTX/7900 GRE"),
     ("7448", "Radeon Pro W7900"),

@@ -1,13 +1,11 @@
 """Apple's chips M1 to M5, and how much of their memory torch can use.
 
 Sources: Apple's newsroom for the chips (M1 2020, M2 2022, M3 2023, M4 2024, M5 2025); PyTorch's
-page on the MPS backend for the system requirements; pytorch issues 139425 and 164943 and pull
-request 177390 for the oldest macOS of each torch version.
+page on the MPS backend for the system requirements; pytorch issue 164943 and pull request
+177390 for the oldest macOS.
 """
 
 from __future__ import annotations
-
-from gpusetup.model.versions import parsed
 
 LARGE_MEMORY_BYTES = 36 << 30
 SHARE_OF_LARGE = 0.75
@@ -17,13 +15,10 @@ SHARE_OF_SMALL = 2 / 3
 16 GiB on an M1. Newer chips have a larger share (11.84 of 16 GiB on an M3; 17.76 of 24 GiB in
 sglang pull request 29949), but the smaller share is used for all."""
 
-OLDEST_MACOS = (("2.9", "14.0"), ("2.5", "13.0"), ("1.12", "12.3"))
-"""A version of torch and the oldest macOS on which this version and newer ones support MPS, newest
-version first. torch's own message still named 12.3 and 13.0 after the requirement had changed
-(pytorch issues 139425 and 164943)."""
-
-OLDEST_TORCH_WITH_MPS = "1.12"
-"""For a text that does not name its torch: every later release needs this macOS or a newer one."""
+OLDEST_MACOS = "14.0"
+TORCH_ON_MACOS_14 = "2.9"
+"""The oldest macOS on which torch supports MPS, and the torch since which it is needed. Earlier
+versions of torch need 12.3 or 13.0."""
 
 
 def metal_bytes(memory_bytes: int) -> int:
@@ -34,16 +29,3 @@ def metal_bytes(memory_bytes: int) -> int:
     """
     is_large = memory_bytes > LARGE_MEMORY_BYTES
     return int(memory_bytes * (SHARE_OF_LARGE if is_large else SHARE_OF_SMALL))
-
-
-def oldest_macos(torch: str) -> str:
-    """The oldest macOS on which a torch version supports MPS.
-
-    >>> oldest_macos("2.13.0"), oldest_macos("2.5.1"), oldest_macos("2.1.2")
-    ('14.0', '13.0', '12.3')
-    """
-    version = parsed(torch.partition("+")[0])
-    for first_torch, macos in OLDEST_MACOS:
-        if version >= parsed(first_torch):
-            return macos
-    return OLDEST_MACOS[-1][1]

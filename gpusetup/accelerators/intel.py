@@ -17,10 +17,6 @@ ROWS = (
     ("56a5", "Arc A380"),
     ("56a6", "Arc A310"),
     ("5690 5691 5692 5693 5694", "Arc A-series Mobile"),
-    ("56b1", "Arc Pro A40/A50"),
-    # Xe-HPC
-    ("0bd5 0bd6", "Data Center GPU Max 1550"),
-    ("0bd9 0bda 0bdb", "Data Center GPU Max 1100"),
     # Xe-LPG, in processors
     ("7d55", "Arc Graphics (Meteor Lake-H)"),
     ("7d51 7dd1", "Arc Graphics (Arrow Lake-H)"),
@@ -34,8 +30,6 @@ ROWS = (
     ("b080 b081 b082 b090 b0a0", "Arc Graphics (Panther Lake)"),
 )
 NAMES = {device_id: name for device_ids, name in ROWS for device_id in device_ids.split()}
-KERNEL_DRIVERS = ("i915", "xe")
-"""The Linux kernel drivers for Intel GPUs: xe for Xe2 and later, i915 for older generations."""
 
 
 def name_with_xpu(device_id: str | None, name: str | None = None) -> str | None:

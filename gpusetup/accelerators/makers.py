@@ -34,6 +34,8 @@ class Maker(Frozen):
     """A pattern for a complete build label, such as `cu124`."""
     masks: tuple[str, ...] = ()
     """Environment variables that hide these GPUs from programs."""
+    kernel_drivers: tuple[str, ...] = ()
+    """The Linux drivers through which the maker's runtime reaches a GPU, the current one first."""
 
 
 NVIDIA = Maker(
@@ -59,6 +61,7 @@ AMD = Maker(
     label_form=r"rocm\d+(?:\.\d+)*",
     device="cuda",
     masks=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    kernel_drivers=("amdgpu",),
 )
 INTEL = Maker(
     id="intel",
@@ -66,12 +69,15 @@ INTEL = Maker(
     pci="8086",
     listed=r"Intel|\[8086:",
     words=("intel", "arc"),
-    models=r"\b(intel(?! gaudi)|arc|iris|uhd|flex 1[47]0)\b",
+    # `Max 1550` and `A770` are names without a word of Intel's.
+    models=r"\b(intel(?! gaudi)|arc|iris|uhd|hd graphics|core ultra \d|flex 1[47]0|max ?1[15][05]0|"
+    r"[ab](3[18]0|5[78]0|770)m?)\b",
     index="https://download.pytorch.org/whl/xpu",
     label="xpu",
     label_form="xpu",
     device="xpu",
     masks=("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+    kernel_drivers=("xe", "i915"),
 )
 APPLE = Maker(
     id="apple",
@@ -83,8 +89,6 @@ APPLE = Maker(
 MAKERS = (NVIDIA, AMD, INTEL, APPLE)
 BY_ID = {maker.id: maker for maker in MAKERS}
 BY_WORD = {word: maker.id for maker in MAKERS for word in maker.words}
-LABELS = ("cpu", *(maker.label for maker in MAKERS if maker.label))
-"""The beginnings of the labels of torch's builds."""
 LABEL = "|".join(("cpu", *(maker.label_form for maker in MAKERS if maker.label_form)))
 """A pattern for any label of torch's builds, without a group."""
 
@@ -122,11 +126,6 @@ def other_maker(name: str) -> str | None:
     return next((BY_WORD[word] for word in words if word in BY_WORD), None)
 
 
-def is_judged(maker: str | None) -> bool:
-    """Whether gpusetup can judge whether torch works on a maker's GPUs."""
-    return maker == NVIDIA.id
-
-
 def is_seen_only(maker: str | None) -> bool:
     """Whether gpusetup knows a maker but does not judge its GPUs. A device on the PCI bus may come
     from any maker, for example that of a network card.
@@ -134,12 +133,12 @@ def is_seen_only(maker: str | None) -> bool:
     >>> is_seen_only("amd"), is_seen_only("nvidia"), is_seen_only("1a03"), is_seen_only(None)
     (True, False, False, False)
     """
-    return maker in BY_ID and not is_judged(maker)
+    return maker in BY_ID and maker != NVIDIA.id
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
-    """The devices on the PCI bus whose makers gpusetup judges."""
-    return tuple([device for device in devices or () if is_judged(device.vendor)])
+    """NVIDIA's devices on the PCI bus, which are the only ones that gpusetup judges."""
+    return tuple([device for device in devices or () if device.vendor == NVIDIA.id])
 
 
 def identified(gpu: Gpu) -> Gpu:
@@ -155,6 +154,4 @@ def identified(gpu: Gpu) -> Gpu:
     target = gpu.target or None
     if not target and maker == NVIDIA.id and gpu.compute_capability:
         target = gpu.compute_capability.sm
-    # Most GPUs have these values already, so avoid the cost of a copy.
-    is_known = (maker, target) == (gpu.maker, gpu.target)
-    return gpu if is_known else replace(gpu, maker=maker, target=target)
+    return replace(gpu, maker=maker, target=target)

@@ -17,17 +17,6 @@ from gpusetup.model.machine import Gpu, MakerStack
 APPLE_CHIP = r"(?:apple\s+)?(m[1-9])(?:\s+(pro|max|ultra))?(?:\s+\d{1,3}\s?gi?b)?"
 """A complete name of an Apple chip, with or without the Mac's memory. A single digit keeps out
 NVIDIA's Tesla M10 to M60; only the Tesla M4 also matches."""
-INTEL_WITH_XPU = re.compile(
-    # Arc A and B, and the Core Ultra's Arc graphics: `Arc A770`, `A380M`, `B580`.
-    r"\barc\b|\b[ab](?:3[18]0|5[78]0|770)m?\b"
-    # Arc Pro: `B60`.
-    r"|\bb(?:60|50)\b"
-    # Processors with Arc graphics: Meteor Lake-H, Lunar Lake, Arrow Lake-H.
-    r"|\bcore ultra [579] (?:1\d\dh|2\d\d[hv])\b"
-    # Data Center GPU Max: `Max 1550`.
-    r"|\bmax\s?1[15][05]0\b|\bponte vecchio\b"
-)
-"""The Intel GPUs on which PyTorch's XPU builds are validated."""
 INTEL_WITHOUT_XPU = re.compile(r"\b(?:uhd|hd graphics|iris)\b|\bcore ultra [3579] \d{3}[ukfs]?\b")
 """Intel's older graphics, and processors without Arc graphics. PyTorch's list of validated hardware
 does not include them."""
@@ -44,8 +33,6 @@ def maker_named(text: str) -> Maker | None:
     maker_word = other_maker(name)
     if maker_word == APPLE.id or re.fullmatch(APPLE_CHIP, name):
         return APPLE
-    if INTEL_WITH_XPU.search(name) or INTEL_WITHOUT_XPU.search(name):
-        return INTEL
     if maker_word == INTEL.id or re.search(str(INTEL.models), name):
         return INTEL
     if gfx_of(name) or maker_word == AMD.id or re.search(str(AMD.models), name):
@@ -74,9 +61,7 @@ def has_xpu(name: str) -> bool:
     >>> has_xpu("Arc A770"), has_xpu("Intel UHD Graphics 770")
     (True, False)
     """
-    said = name.lower()
-    # A GPU that is in neither list is probably new, so it counts as supported.
-    return bool(INTEL_WITH_XPU.search(said)) or INTEL_WITHOUT_XPU.search(said) is None
+    return INTEL_WITHOUT_XPU.search(name.lower()) is None
 
 
 SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1152")

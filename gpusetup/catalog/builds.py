@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from gpusetup.accelerators.makers import identified, is_judged
+from gpusetup.accelerators.makers import identified, is_seen_only
 from gpusetup.catalog.gpus import (
     GpuRow,
     one_memory,
@@ -372,8 +372,7 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
 
 def completed(gpu: Gpu, catalog: Catalog) -> Gpu:
     """The GPU with the capability and memory that its name implies, if it implies them."""
-    is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
-    if is_of_other_maker or (gpu.compute_capability and gpu.memory_total_bytes):
+    if is_seen_only(gpu.maker) or (gpu.compute_capability and gpu.memory_total_bytes):
         return gpu
     rows = _rows_of_gpu(gpu.name, catalog)
     capabilities = {row.capability for row in rows}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from gpusetup.accelerators.makers import LABELS
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, CompanionRelease, Name
 from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.model.builds import TorchBuild
@@ -68,7 +68,7 @@ def serves_backend(
     elif label == "cpu" and name == "torchaudio" and compared_by != "label":
         # A torchaudio without CUDA does not compare CUDA versions when it is imported.
         return True
-    if not label.startswith(LABELS):
+    if label != "cpu" and maker_of(label) is None:
         return None
 
     own_cuda, torch_cuda = cuda_of(label), cuda_of(backend)

@@ -9,25 +9,10 @@ from gpusetup.evidence.facts import whys
 
 
 def _rocm_finds_no_gpu(context: RuleContext) -> bool:
-    """Whether torch is a ROCm build that finds no GPU, so the wrong build is not the cause."""
+    """Whether ROCm or torch's ROCm build finds no GPU, so the wrong build is not the cause."""
     is_rocm = (context.torch.backend or "").startswith("rocm")
-    # Only a ROCm build asks HIP for devices, so HIP's answer proves such a build. A missing library
-    # (`driver`) does not, because another program may need it.
-    hip_answers = whys(context, "no-hip-gpus") - {"driver"}
-    finds_none = events(context, "no-hip-gpus") or context.torch.cuda_available is False
-    return bool(hip_answers or (is_rocm and finds_none))
-
-
-def _xpu_works(context: RuleContext) -> bool:
-    """Whether torch's XPU build is installed, so that a program that asks for CUDA is at fault."""
-    if events(context, "no-xpu"):
-        return False
-    is_xpu_build = context.torch.backend == "xpu"
-    # A person may only think that XPU runs: the CPU build has the same message.
-    if events(context, "torch-not-compiled-with-cuda") and not is_xpu_build:
-        return False
-    # If the XPU backend runs, or the image is Intel's own, the build is installed.
-    return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
+    is_none_found = is_rocm and context.torch.cuda_available is False
+    return is_none_found or bool(events(context, "no-hip-gpus"))
 
 
 NODES_FOR_A_CONTAINER = (
@@ -120,8 +105,8 @@ CAUSES = (
             NO_KERNELS,
             Message(
                 where=(_rocm_finds_no_gpu,),
-                title="A ROCm build is installed, but it finds no GPU that it can use",
-                means="It reaches the GPU through the kernel driver and its device nodes, so look "
+                title="ROCm finds no GPU that it can use",
+                means="ROCm reaches the GPU through the kernel driver and its device nodes, so look "
                 "there before you reinstall anything.",
             ),
         ),
@@ -144,11 +129,6 @@ CAUSES = (
                 title="torch cannot use the Intel GPU: the device xpu is missing",
                 means="torch's XPU build needs Intel's driver and runtime; other builds do not "
                 "have the device at all.",
-            ),
-            Message(
-                where=(_xpu_works,),
-                title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
-                means="The program is written for CUDA only.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),

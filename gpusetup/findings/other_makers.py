@@ -6,11 +6,9 @@ and machines without any GPU that torch can use.
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
-from gpusetup.accelerators.apple import oldest_macos
-from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, is_seen_only, maker_of
+from gpusetup.accelerators.apple import OLDEST_MACOS, TORCH_ON_MACOS_14
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.causes.makers import (
     NO_KERNELS,
@@ -34,8 +32,6 @@ from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import MakerStack
 from gpusetup.model.versions import parsed
 
-OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("xe", "i915")}
-"""A maker -> the kernel drivers through which its runtime reaches a GPU, the current one first."""
 KFD = "/dev/kfd"
 
 
@@ -56,10 +52,10 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     container, or this user may not open them."""
     stack = stack_of(context)
     # On Windows, the probe cannot read which driver a card has.
-    if stack is None or stack.maker not in OWN_DRIVERS or not on(context, "linux"):
+    if stack is None or not on(context, "linux"):
         return
     maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
-    module, cause = OWN_DRIVERS[maker.id][0], "driver-not-loaded"
+    cause = "driver-not-loaded"
     has_its_build = maker_of(context.torch.backend) == maker.id
     renders = [node for node in nodes if node.path != KFD]
     if in_container(context):
@@ -81,8 +77,8 @@ def driver_and_nodes(context: RuleContext) -> Findings:
             text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
             yield seen(context, cause, "os.wsl", text, message=NOT_LOADED, fix=fix, who=who)
         return
-    elif has_a_build(stack) and stack.kernel_driver not in OWN_DRIVERS[maker.id]:
-        text = f"{who}, driver: {stack.kernel_driver or 'none'}"
+    elif has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
+        text, module = f"{who}, driver: {stack.kernel_driver or 'none'}", maker.kernel_drivers[0]
         yield seen(context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
@@ -125,9 +121,8 @@ def no_kernels(context: RuleContext) -> Findings:
         return
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    # `10.3.0` selects the kernels of gfx1030, and `9.0.10` those of gfx90a.
-    parts = re.fullmatch(r"(\d{1,2})\.(\d)\.(\d{1,2})", value)
-    chosen = f"gfx{parts[1]}{parts[2]}{int(parts[3]):x}" if parts else "no GPU's name"
+    # `10.3.0` selects the kernels of gfx1030.
+    chosen = "gfx" + value.replace(".", "")
     if value and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
         text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
         yield seen(context, "rocm-override-wrong", "environment", text)
@@ -158,8 +153,9 @@ def metal(context: RuleContext) -> Findings:
         text, fix = f"{chip}, Python: x86_64", makers.NATIVE_PYTHON
         yield seen(context, "apple-silicon", "os.machine", text, fix=fix)
         return
-    is_read = stack is not None and stack.maker == APPLE.id and version and macos
-    if is_read and parsed(macos or "") < parsed(oldest_macos(version or "")):
+    if stack is None or stack.maker != APPLE.id or not version or not macos:
+        return
+    if parsed(version) >= parsed(TORCH_ON_MACOS_14) and parsed(macos) < parsed(OLDEST_MACOS):
         text, fix = f"macOS {macos}, torch {version}", makers.reach_metal(context)
         yield seen(context, "apple-silicon", "os", text, fix=fix)
 
@@ -171,7 +167,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     torch, stack = context.torch, context.snapshot.makers
     # The author of a text has a problem, so a build that fits proves nothing. Nor does it if a
     # program on this machine looked for a GPU in vain.
-    if is_report(context) or events(context, *LOOKED_FOR_CUDA):
+    if is_report(context) or events(context, "foreign-gpu", *LOOKED_FOR_CUDA):
         return False
     # `gpus` lists NVIDIA's GPUs only, and for them other rules judge the build.
     if context.snapshot.gpus or not torch.installed or torch.import_error:
@@ -180,10 +176,7 @@ def serves_its_maker(context: RuleContext) -> bool:
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
         return stack is None or not has_a_build(stack) or is_small(stack)
-    vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
-    if stack is not None:
-        vendors.add(stack.maker)
-    return is_seen_only(maker_of(torch.backend)) and maker_of(torch.backend) in vendors
+    return stack is not None and maker_of(torch.backend) == stack.maker
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
@@ -196,14 +189,13 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     is_only_a_note = not events(context, "hip-kernel-missing") and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )
-    # A card is quoted too, so not every quote may be an error.
-    cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA[1:])
+    cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA)
     devices = context.snapshot.pci_devices or ()
     on_bus = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in devices)
     # A text that names its GPU but lists no devices has nothing more to show.
     is_listed = devices or not is_report(context) or not (cards or errors)
     listed = shown(context, "pci_devices", on_bus or "no NVIDIA GPU found") if is_listed else None
-    evidence = (*errors[:2], *cards, *errors[2:], *filter(None, [listed]))
+    evidence = (*errors, *cards, *filter(None, [listed]))
     severity = Severity.NOTE if is_only_a_note else None
     yield finding(context, cause, evidence, fix=fix, severity=severity)
 
@@ -214,11 +206,9 @@ def _is_absent(context: RuleContext) -> bool:
     if has_gpu is not None or machine.driver.version:
         return has_gpu is False
     is_another_makers = is_seen_only(maker_of(machine.torch.backend))
-    return is_another_makers or bool(events(context, *OF_ANOTHER_MAKER))
-
-
-OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
-"""Events that only another maker's software reports, or a machine without a GPU."""
+    # Only another maker's software reports these, or a machine without a GPU.
+    kinds = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
+    return is_another_makers or bool(events(context, *kinds))
 
 
 def _apple(context: RuleContext) -> bool:
@@ -231,13 +221,12 @@ def _apple(context: RuleContext) -> bool:
     return on(context, "macos") and is_apples
 
 
-# The first event names a GPU. The others prove that a program needed one, so its absence is a
-# failure.
 LOOKED_FOR_CUDA = (
-    "foreign-gpu", "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
+    "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
     "torch-not-compiled-with-cuda", "no-nvidia-driver", "no-nvidia-gpu", "cuda-unavailable",
     "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
 )  # fmt: skip
+"""Events of programs that needed a GPU, so its absence is a failure."""
 
 STOPS_EARLIER = (
     "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
@@ -267,10 +256,9 @@ def _runs(context: RuleContext) -> bool:
     machine, torch_sees_gpu = context.snapshot, context.torch.cuda_available
     if not is_report(context):
         return False
-    needed: tuple[str, ...] = LOOKED_FOR_CUDA
-    if on(context, "macos"):
-        # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
-        needed = (*LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+    # No Mac has CUDA, so the name of its GPU explains nothing; a program that looked for CUDA does.
+    others = WITHOUT_ITS_GPU if on(context, "macos") else ("foreign-gpu",)
+    needed = (*LOOKED_FOR_CUDA, *others)
     if torch_sees_gpu is False or events(context, *needed) or machine.cuda_api.init_code:
         return False
     return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
@@ -293,8 +281,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
             return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-    if in_container(context):
-        text += IMAGE
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
     if torch.installed or torch.version or events(context, "cuda-error"):
         return "no-nvidia-gpu", Fix(text=text)
@@ -304,8 +290,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
         text=text, commands=(paste.gpusetup(context, *words, "--backend", "cpu"),)
     )
 
-
-IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
 
 RULES = (
     driver_and_nodes,

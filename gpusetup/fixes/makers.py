@@ -9,14 +9,10 @@ in November 2026.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import (
-    DROPPED,
-    RELATIVES,
-    SERVED_CARDS,
-    has_kernels,
-)
-from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
+from gpusetup.accelerators.amd import RELATIVES, SERVED_CARDS, has_kernels
+from gpusetup.accelerators.apple import OLDEST_MACOS, TORCH_ON_MACOS_14
 from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
+from gpusetup.accelerators.other_gpus import has_a_build
 from gpusetup.choose.other_makers import NAME_OF_BUILDS
 from gpusetup.evidence.context import RuleContext, events, is_report, on
 from gpusetup.evidence.facts import rocm_of_wheel, whys
@@ -44,11 +40,6 @@ USE_XPU = (
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
     """Install torch's build for a maker's GPU, as `install` chooses it. `target` is an AMD GPU's
     (`gfx1100`), if known."""
-    if target in DROPPED:
-        return Fix(
-            text=f"{target} is {DROPPED[target]}, which ROCm and torch no longer support (ROCm 4.5 "
-            "was the last), and no override helps. Use torch's CPU build, or another GPU"
-        )
     build, backend = context.choice.build, context.torch.backend
     name = f"torch's {NAME_OF_BUILDS[maker.id]} build"
     words = ("torch", "torchvision", "--index-url", str(maker.index))
@@ -61,14 +52,12 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
             alternatives=paste.titled("if the GPU is one of these", install),
         )
     # The text names the maker but no GPU, so the fitting build is not known.
-    if context.snapshot.makers is None:
+    stack = context.snapshot.makers
+    if stack is None:
         return Fix(text=f"Install {name} from its own index", commands=(install,))
-    if build is None or maker_of(build.backend) != maker.id:
-        return Fix(
-            text=f"{name} has no release for this GPU ({target}). The CPU build works, and AMD "
-            "lists what may run on WSL or Linux: "
-            "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
-        )
+    # For a GPU without any build, the choice keeps the ROCm label that a text shows.
+    if build is None or maker_of(build.backend) != maker.id or not has_a_build(stack):
+        return Fix(text=f"{name} has no release for {target or 'this GPU'}. The CPU build works")
     fix = paste.install_torch(context)
     if by_hand := paste.by_hand(context) if is_report(context) else ():
         text = f"Install torch {build.torch} from {build.backend}, which is built for this GPU"
@@ -103,21 +92,19 @@ def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
     target, rocm = target_of(context), rocm_of_wheel(context)
-    # HIP's own words about memory show a ROCm build whose version the text does not have.
-    hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
     found_none = bool(events(context, "no-hip-gpus"))
-    is_rocm = maker_of(context.torch.backend) == AMD.id or found_none or hip_ran
+    is_rocm = maker_of(context.torch.backend) == AMD.id or found_none
     finds_none = found_none or (is_rocm and context.torch.cuda_available is False)
     # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all.
     lacks_kernels = bool(target and rocm) and has_kernels(target or "", rocm) is False
     is_wrong_build = not is_rocm or (lacks_kernels and not finds_none)
-    if events(context, "hip-kernel-missing") or is_wrong_build or target in DROPPED:
+    if events(context, "hip-kernel-missing") or is_wrong_build:
         return build_for(context, AMD, target)
     if context.os.wsl:
         return ROCM_IN_WSL
-    if (finds_none or hip_ran) and on(context, "windows"):
+    if finds_none and on(context, "windows"):
         return build_for(context, AMD, target)
-    if finds_none or hip_ran:
+    if finds_none:
         return Fix(
             text="The build is right, so see whether your user may use the GPU: `rocminfo` must "
             "list it. If not, join the groups render and video. If /dev/kfd is missing, the kernel "
@@ -143,7 +130,7 @@ def for_intel(context: RuleContext) -> Fix:
             text='Use float32: `.float()` before `.to("xpu")`, also for arrays from NumPy, which '
             'are float64. Or move this operation to the CPU (`.to("cpu")`)'
         )
-    if why - {"build", None}:
+    if "driver" in why:
         return Fix(
             text="Install Intel's driver for this GPU (on Linux, the compute runtime with Level "
             "Zero: libze1, libze-intel-gpu1; in WSL, also the driver on Windows; in a container, "
@@ -167,11 +154,10 @@ FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
 
 MPS_WAYS = {
-    "tensors": "MPS works, but one tensor of this call is still on the CPU: move the model and "
-    'every input to "mps" and keep the result (`x = x.to("mps")`), because `.to()` returns '
-    "a copy. `print(x.device)` before the line of your traceback shows which one",
-    "types": 'The model and its input differ in type or device: move both to "mps" '
-    '(`.to("mps")`), and convert the input with `.to(model.dtype)`',
+    "tensors": "MPS works, but one tensor of this call is still on the CPU or has another type: "
+    'move the model and every input to "mps" and keep the result (`x = x.to("mps")`), because '
+    "`.to()` returns a copy. `print(x.device, x.dtype)` before the line of your traceback shows "
+    "which one",
     "dtype": '"mps" does not support this type: use float32 in place of float64, float16 in '
     'place of float8, or keep these tensors on "cpu"',
 }
@@ -221,10 +207,9 @@ def reach_metal(context: RuleContext) -> Fix:
     """What to do if torch was built with MPS, but MPS is not available."""
     if context.os.machine == "x86_64":
         return NATIVE_PYTHON
-    oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
     return Fix(
-        text=f"MPS needs macOS {oldest} or newer (`sw_vers` prints yours): update macOS, or use "
-        "an older torch. If yours is new enough, the process does not reach Metal, which a "
-        "sandbox, an ssh session, a virtual machine and a container lack: run the program in a "
-        "terminal of the user who is logged in at the screen"
+        text=f"From torch {TORCH_ON_MACOS_14} on, MPS needs macOS {OLDEST_MACOS} or newer "
+        "(`sw_vers` prints yours): update macOS, or use an older torch. If yours is new enough, "
+        "the process does not reach Metal, which a sandbox, an ssh session, a virtual machine and "
+        "a container lack: run the program in a terminal of the user who is logged in at the screen"
     )

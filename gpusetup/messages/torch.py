@@ -33,7 +33,6 @@ ROWS = (
     row("torch-not-compiled-with-cuda", r"PyTorch (?:was|is) compiled without CUDA support"),
     row("no-hip-gpus", "no hip gpus are available"),
     row("no-xpu", r"Torch not compiled with XPU|not linked with support for xpu", why="build", example="not linked with support for xpu"),
-    row("no-xpu", "no xpu devices are available"),
     row("cuda-unavailable", r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b", "no supported ", "no compatible ", "no suitable ", unless=r"\b(?:if|when) no (?:supported|compatible|suitable)", example="no compatible CUDA GPU was detected"),
     row("cuda-error", r"(?:block: \[[\d, ]{3,40}\],? thread: \[[\d, ]{3,40}\]\W{1,5}Assertion|\bAssertion\W{1,4}(?:srcIndex < |t >= 0 && t < |-sizes\[i\] <= index|idx_dim >= 0 &&|input_val >= )).{1,160}?failed", code="710", name="cudaErrorAssert", example="Assertion `srcIndex < srcSelectDimSize` failed"),
     row("gpu-not-in-wheel", r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported", side="new", example="Unknown CUDA arch (12.0) or GPU not supported"),

@@ -10,8 +10,8 @@ import re
 
 from gpusetup.accelerators.amd import amd_name, amd_target, target_of_version
 from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.intel import KERNEL_DRIVERS, name_with_xpu
-from gpusetup.accelerators.makers import AMD, APPLE, INTEL, judged_on, maker_of
+from gpusetup.accelerators.intel import name_with_xpu
+from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, judged_on, maker_of
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import node_at
@@ -38,9 +38,16 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
         return on_windows(of_amd, of_intel)
     # If the AMD device is only a CPU's graphics, an Intel card is the GPU that computes.
     has_a_card = any(amd_target(device.device_id, device.name) for device in of_amd)
-    if of_intel and not has_a_card and (snapshot := read_intel(system, of_intel)).makers:
-        return snapshot
-    return read_amd(system, of_amd) if of_amd else Snapshot()
+    # The integrated graphics of older Intel CPUs, which most machines have, do not count.
+    of_intel = tuple(device for device in of_intel if intel_gpu(device))
+    if of_intel and not has_a_card:
+        gpus = tuple(gpu for gpu in map(intel_gpu, of_intel) if gpu)
+        return on_linux(system, INTEL, gpus, of_intel)
+    if not of_amd:
+        return Snapshot()
+    targets = topology_targets(system)
+    gpus = tuple(gpu_of(system, device, targets) for device in of_amd)
+    return on_linux(system, AMD, gpus, of_amd)
 
 
 def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
@@ -70,24 +77,28 @@ MOST_NODES = 128
 of them."""
 
 
-def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """The AMD GPUs of a Linux machine, with their driver and device nodes. `devices` are the AMD
-    devices on the PCI bus."""
-    targets = topology_targets(system)
-    drivers = sorted({device.driver for device in devices if device.driver})
+def on_linux(
+    system: System, maker: Maker, gpus: tuple[Gpu, ...], devices: tuple[PciDevice, ...]
+) -> Snapshot:
+    """A maker's GPUs on a Linux machine, with their driver and device nodes. `devices` are these
+    GPUs on the PCI bus."""
+    bound = sorted({device.driver for device in devices if device.driver})
+    # If the GPUs have several drivers, the one that can compute counts.
+    able = [driver for driver in maker.kernel_drivers if driver in bound]
+    is_amd = maker is AMD
+    module_version = (read_or_none(system, MODULE_VERSION) or "") if is_amd else ""
     stack = MakerStack(
-        maker=AMD.id,
-        gpus=tuple(gpu_of(system, device, targets) for device in devices),
-        kernel_driver="amdgpu" if "amdgpu" in drivers else next(iter(drivers), None),
-        driver_version=(read_or_none(system, MODULE_VERSION) or "").strip() or None,
-        runtime=rocm_version(system),
-        nodes=compute_nodes(system, KFD),
+        maker=maker.id,
+        gpus=gpus,
+        kernel_driver=next(iter((*able, *bound)), None),
+        driver_version=module_version.strip() or None,
+        runtime=rocm_version(system) if is_amd else None,
+        nodes=compute_nodes(system, *((KFD,) if is_amd else ())),
     )
-    readings = (
-        Reading(subject="makers.gpus", source=TOPOLOGY, value=", ".join(targets.values()) or None),
-        NODES_READ,
-    )
-    return Snapshot(makers=stack, readings=readings)
+    found = ", ".join(gpu.target or gpu.name for gpu in gpus)
+    source = TOPOLOGY if is_amd else FOLDER
+    gpus_read = Reading(subject="makers.gpus", source=source, value=found)
+    return Snapshot(makers=stack, readings=(gpus_read, NODES_READ))
 
 
 def topology_targets(system: System) -> dict[str, str]:
@@ -139,28 +150,6 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
     paths = [path for path in others if exists(system, path)]
     paths += [f"{RENDER_FOLDER}/{name}" for name in names if re.fullmatch(r"renderD\d{1,4}", name)]
     return tuple(node for node in (node_at(system, path) for path in paths) if node.mode)
-
-
-# --- Intel, as i915 or xe show its GPUs in /sys and /dev; no device is opened ---------------------
-
-
-def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """The Intel GPUs of a Linux machine that torch supports, with their driver and device nodes.
-
-    The integrated graphics of older CPUs, which most machines have, do not count.
-    """
-    found = [(gpu, device.driver) for device in devices if (gpu := intel_gpu(device))]
-    if not found:
-        return Snapshot()
-    drivers = {driver for _, driver in found if driver}
-    known = (driver for driver in KERNEL_DRIVERS if driver in drivers)
-    stack = MakerStack(
-        maker=INTEL.id,
-        gpus=tuple(gpu for gpu, _ in found),
-        kernel_driver=next(iter((*known, *sorted(drivers))), None),
-        nodes=compute_nodes(system),
-    )
-    return Snapshot(makers=stack, readings=(NODES_READ,))
 
 
 def intel_gpu(device: PciDevice) -> Gpu | None:

@@ -8,7 +8,6 @@ such hardware.
 from __future__ import annotations
 
 import errno
-from typing import Any
 
 from machines_named import MACHINES
 from tapes import ReplaySystem, Tape, said
@@ -139,8 +138,3 @@ def snapshot(tape: Tape, **environ: str) -> Snapshot:
     """What the readers make of a tape."""
     tape.environ.update(environ)
     return read_machine(ReplaySystem(tape))
-
-
-def facts(tape: Tape, **values: Any) -> Tape:
-    tape.facts.update(values)
-    return tape
