@@ -34,11 +34,12 @@ def _metrics_file(name: str) -> str:
 DAY_SECONDS = 86_400
 
 
-def seconds_from(least: float, most: int) -> Callable[[str], float]:
-    """Returns a parser for a number of seconds between `least` and `most`."""
+def seconds_from(least: float, most: int, remark: str = "") -> Callable[[str], float]:
+    """Returns a parser for a number of seconds between `least` and `most`, whose error ends with
+    the remark."""
 
     def read(text: str) -> float:
-        problem = f"{text!r} is not a time from {least:g} to {most:,} seconds"
+        problem = f"{text!r} is not a time from {least:g} to {most:,} seconds{remark}"
         try:
             time = float(text)
         except ValueError:

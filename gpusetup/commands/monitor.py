@@ -53,7 +53,7 @@ class Question(CommandQuestion):
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command after `--`)",
         default=0.0,
-        parse=seconds_from(0, 366 * DAY_SECONDS),
+        parse=seconds_from(0, 366 * DAY_SECONDS, "; write a command after `--`"),
         metavar="SECONDS",
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")
