@@ -127,7 +127,7 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="The computer's memory or the container's memory limit is full, and not the GPU's "
+        means="The computer ran out of RAM, or the container reached its limit. It is not the GPU's "
         "memory.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",

@@ -111,9 +111,9 @@ CAUSES = (
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
         "installs one, and installing another package may do so too. In other cases, torch finds "
         "no driver.",
-        text="Run the command with the Python that runs the program (a bundle has its own, for "
+        text="Run the command with the Python that runs the program (a portable bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with a build for your GPU (CUDA; for AMD ROCm, for Intel XPU). Keep "
+        "build: replace it with CUDA for NVIDIA, ROCm for AMD or XPU for Intel. Keep "
         "the driver and the CUDA toolkit",
         cases=(
             Message(

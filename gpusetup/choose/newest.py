@@ -223,6 +223,6 @@ def on_host(question: BuildQuestion) -> Iterator[str]:
     elif host.board:
         yield (
             f"torch's own aarch64 wheels need {UNIFIED.name} (CUDA {UNIFIED.cuda}) or newer on a "
-            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, NVIDIA builds "
-            "wheels: `gpusetup doctor` prints the commands for this Python"
+            f"Jetson Orin, or {FIRST_OF_THOR.name} or newer on a Thor. For an older JetPack, "
+            "NVIDIA builds wheels: `gpusetup doctor` prints the commands for this Python"
         )

@@ -366,6 +366,10 @@ class Search:
             of_torch_index=of_torch_index,
         )
         answer = self._without_culprits(question)
+        # A mirror may have only torch itself, so try again with all others from the default index.
+        if answer.reason and any(_names(name, answer.reason) for name in of_torch_index):
+            question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
+            answer = self._without_culprits(question)
         if answer.reason:
             self.failures[build, words] = answer.reason
         return answer

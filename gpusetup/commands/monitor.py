@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gpusetup.monitor.sources import SampleSource
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
-end it prints the figures, a verdict with its evidence, and the next step. The verdict is good,
-input-starved, launch-bound, communication-bound, memory-bound, memory-tight, throttled, bursty,
-idle, uneven, cpu-bound or faulty. If you give a command after `--`, monitor runs the
+end it prints the figures, a verdict with its evidence, and the next step. The verdict is one of
+good, input-starved, launch-bound, communication-bound, memory-bound, memory-tight, throttled,
+bursty, idle, uneven, cpu-bound and faulty. If you give a command after `--`, monitor runs the
 command in this terminal, also watches its CPU, memory and DataLoader workers, and exits with its
 exit code. If the command prints its epochs, you also get the time per epoch. Without a GPU, monitor
 watches only the command and the machine. With `--json`, the command's output goes to stderr."""

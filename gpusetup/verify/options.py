@@ -60,9 +60,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="quick",
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
-        " census: runs standard, then compares every operator of torch's own tests with the CPU,"
-        " for bringing up a new platform;"
-        " stress: keeps the GPU busy for --seconds and watches errors, heat and clocks."
+        " census: runs standard, then compares the GPU with the CPU for every operator of"
+        " torch's tests, for bringing up a new platform;"
+        " stress: keeps the GPU busy for --seconds and watches for errors, heat and low clocks."
         " Default: quick",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")

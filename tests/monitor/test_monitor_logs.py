@@ -26,7 +26,7 @@ def test_a_log_without_times_says_what_is_assumed(
     file.write_bytes("\r\n".join(lines).encode("utf-16"))
     assert cli.main(["monitor", "--replay", str(file), "--interval", "5"]) == 0
     told = capsys.readouterr()
-    assert "5 s between its samples are assumed" in told.err
+    assert "assuming 5 s between samples" in told.err
     assert "by nvidia-smi csv" in told.out
 
 
