@@ -49,13 +49,14 @@ NO_DRIVER_FOUND = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found")
 
 def _nothing_answers_in_wsl(context: RuleContext) -> bool:
     """Whether the Windows driver cannot be reached: its library is missing, NVML returns an error,
-    there is no device node, or a CUDA build of torch in a text finds no GPU."""
+    there is no device node, or programs in a text find no driver or no GPU."""
     driver, nodes = context.driver, context.snapshot.devices
     if driver.library_found is False or driver.nvml_code:
         return True
     # WSL reaches the Windows driver through this device node.
     if nodes is not None and "/dev/dxg" not in [node.path for node in nodes]:
         return True
+    # On a probed machine, the driver itself was asked above.
     if not is_report(context):
         return False
     is_refused = is_cuda_build(context.torch) and cuda_was_refused(context)

@@ -186,13 +186,14 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     if stack_of(context) is not None or not (_apple(context) or _is_absent(context)):
         return
     cause, fix = _of_whom(context)
+    # A missing kernel made the program fail, so then it is never only a note.
     is_only_a_note = not events(context, "hip-kernel-missing") and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )
     cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA)
     devices = context.snapshot.pci_devices or ()
     on_bus = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in devices)
-    # A text that names its GPU but lists no devices has nothing more to show.
+    # A text that quotes a card or an error needs no list of devices as evidence.
     is_listed = devices or not is_report(context) or not (cards or errors)
     listed = shown(context, "pci_devices", on_bus or "no NVIDIA GPU found") if is_listed else None
     evidence = (*errors, *cards, *filter(None, [listed]))

@@ -73,6 +73,8 @@ def is_watched(name: str) -> bool:
 
 
 _REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)"
+"""Matches `Requires-Dist: torch (>=2.0)` and `Requires-Dist: torch==2.1`, but no longer name such
+as `torch-geometric`."""
 
 
 def parse_required(metadata: str) -> tuple[str, ...]:

@@ -30,10 +30,11 @@ def join(first: str, *more: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that contains a path; the root for a path directly below it.
+    r"""The folder that contains a path; the root for a path directly below it, and the bare drive
+    on Windows.
 
-    >>> parent("/usr/bin/python3"), parent("/usr")
-    ('/usr/bin', '/')
+    >>> parent("/usr/bin/python3"), parent("/usr"), parent("C:\\env")
+    ('/usr/bin', '/', 'C:')
     """
     mark = separator(path)
     return path.rstrip(mark).rpartition(mark)[0] or mark

@@ -117,10 +117,11 @@ def _different_names(names: Iterable[str]) -> list[str]:
     by_words: dict[frozenset[str], str] = {}
     for name in names:
         words = tokens(name) - SERIES_WORDS
-        has_fuller_name = any(words < others for others in by_words)
+        # "3080" is taken as a short form of "3080 Ti", because few machines have both.
+        has_fuller_name = any(words < known_words for known_words in by_words)
         if has_fuller_name or len(by_words.get(words, "")) > len(name):
             continue
-        by_words = {others: other for others, other in by_words.items() if not others <= words}
+        by_words = {known: card for known, card in by_words.items() if not known <= words}
         by_words[words] = name
     return list(by_words.values())
 

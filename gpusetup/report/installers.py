@@ -36,10 +36,9 @@ def packages(text: Text) -> Facts:
     for line in text.lines:
         # A shorter line cannot contain a version, and a longer one is a sentence.
         row = PACKAGE_ROW.match(line) if 5 <= len(line) < 140 else None
-        if row and RELEVANT.search(line.lower()):
-            name = normalised(row["name"])
-            if is_watched(name) or name in CONDA_WATCHED:
-                yield _package_of_row(row, line, name)
+        name = normalised(row["name"]) if row else ""
+        if row and (is_watched(name) or name in CONDA_WATCHED):
+            yield _package_of_row(row, line, name)
 
 
 def _package_of_row(row: re.Match[str], line: str, name: str) -> Package:

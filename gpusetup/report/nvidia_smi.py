@@ -49,7 +49,7 @@ def nvidia_smi(text: Text) -> Facts:
         ("nvidia-smi -q", query_starts, parse_query),
     ):
         for start, end in pairwise((*starts, len(text.lines))):
-            # Markdown's quote marks and code fences are not part of the output.
+            # Markdown's bold type (`*`), quote marks and code fences are not part of the output.
             lines = [line.lstrip("*>`") for line in text.lines[start:end][:MAX_LINES]]
             yield from output_facts(parse("\n".join(lines)), f"{name}, line {start + 1}")
     for index, smi in smi_csv.outputs_of(text.lines[:MAX_LINES]):
