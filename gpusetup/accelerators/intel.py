@@ -17,6 +17,10 @@ ROWS = (
     ("56a5", "Arc A380"),
     ("56a6", "Arc A310"),
     ("5690 5691 5692 5693 5694", "Arc A-series Mobile"),
+    ("56b1", "Arc Pro A40/A50"),
+    # Xe-HPC
+    ("0bd5 0bd6", "Data Center GPU Max 1550"),
+    ("0bd9 0bda 0bdb", "Data Center GPU Max 1100"),
     # Xe-LPG, in processors
     ("7d55", "Arc Graphics (Meteor Lake-H)"),
     ("7d51 7dd1", "Arc Graphics (Arrow Lake-H)"),
