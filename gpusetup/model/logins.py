@@ -68,6 +68,7 @@ def without_logins(text: str) -> str:
     >>> without_logins("GET https://me:p/ss@mirror.example/whl, ok")
     'GET https://mirror.example/whl, ok'
     """
+    # Without `me:x@`, the rest of the password `x@y/word` looks like a host.
     text = LIKE_A_HOST.sub("", USUAL.sub("", without_broken_logins(text)))
     return QUERY.sub(r"\1...", text)
 

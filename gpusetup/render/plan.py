@@ -133,6 +133,10 @@ def _count(parameters: int) -> str:
     return f"{parameters / 1e6:.3g}M"
 
 
+UNCOUNTED_SHOWN = 4
+"""More names would push the recipe off the line; `--json` lists all."""
+
+
 def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
     this is."""
@@ -148,8 +152,10 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         what = "full fine-tuning does not fit" if is_one_of_several else "does not fit"
         yield marked(NO, what)
     elif plan.uncounted:
-        names = ", ".join(plan.uncounted)
-        yield marked(BUT, f"may fit{with_ram}, not counted: {names}", f"; recipe: {recipe}")
+        names = ", ".join(plan.uncounted[:UNCOUNTED_SHOWN])
+        hidden = len(plan.uncounted) - UNCOUNTED_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        yield marked(BUT, f"may fit{with_ram}, not counted: {names}{more}", f"; recipe: {recipe}")
     elif plan.confidence == "close":
         yield marked(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
