@@ -43,10 +43,10 @@ from gpusetup.uv.question import (
     wheel_of,
 )
 
-UNPACKED_FACTOR, FACTOR_OF_CUDA = 4.0, 2.0
-"""The size of an unpacked wheel relative to the wheel, the second for torch's CUDA wheels and
-NVIDIA's libraries. Measured: 4.0 for the CPU wheel of torch 2.13.0, 1.6 for nvidia-cudnn-cu12, and
-1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's libraries."""
+UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
+"""The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
+2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
+libraries."""
 SPARE_BYTES = 50 << 20
 """A reserve for what no wheel holds, such as the journal."""
 ANSWER_SECONDS = (5.0, 10.0)
@@ -299,9 +299,12 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
 
 def unpacked_bytes(wheel: Wheel) -> int:
     """The disk space that a wheel's files take, as far as it is known before the download."""
-    is_torch_for_cuda = wheel.name == "torch" and "+cu" in wheel.version
-    is_for_cuda = is_torch_for_cuda or wheel.name.startswith("nvidia-")
-    return int((wheel.size_bytes or 0) * (FACTOR_OF_CUDA if is_for_cuda else UNPACKED_FACTOR))
+    factor = UNPACKED_FACTOR
+    if wheel.name.startswith("nvidia-"):
+        factor = FACTOR_OF_NVIDIA
+    elif wheel.name == "torch" and "+cu" in wheel.version:
+        factor = FACTOR_OF_CUDA_TORCH
+    return int((wheel.size_bytes or 0) * factor)
 
 
 def free_bytes(folder: str) -> int:
