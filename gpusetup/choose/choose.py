@@ -84,7 +84,7 @@ def choose_with_packages(
     Packages without a wheel anywhere are left out first, and a note says how to build them.
     """
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
-    sources = source_only(question)
+    sources = source_only(question) if wish.words else {}
     packages = tuple(word for word in wish.packages if name_of(word) not in sources)
     wish = replace(wish, packages=packages)
     question = replace(question, wish=wish)
