@@ -454,8 +454,8 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{package} requires {needs}, but {have} is installed",
         plain="A package needs a different torch version from the installed one",
-        means="pip and uv install such a package with a warning at most. It then fails at import or "
-        "runs without its kernels. It matters only if you use the package.",
+        means="pip and uv install such a package with a warning at most. The package then fails "
+        "at import or runs without its kernels.",
         text="Install releases that fit each other",
         # Source: each row in data/companions.json names its own.
         look=("pip check",),
@@ -492,8 +492,7 @@ CAUSES = (
         "mkl-version-mismatch",
         certain_if=proofs.message_states_it,
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent, which older conda builds of torch "
-        "need.",
+        means="MKL 2024.1 removed this symbol.",
         text="Install an older MKL in this environment, or install torch with pip",
         # Source: pytorch/pytorch#123097.
         commands=("conda install -y 'mkl<2024.1'",),
