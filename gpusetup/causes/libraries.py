@@ -292,7 +292,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-lib-missing",
-        check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
+        check=CheckCommand("python -m pip list | grep -i nvidia  # Windows: python -m pip list | findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
@@ -431,7 +431,7 @@ CAUSES = (
             f"{name}-mismatch",
             by_check=True,
             certain_if=proofs.installed_pair_is_read(name),
-            check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
+            check=CheckCommand("python -m pip list | grep -i torch  # Windows: python -m pip list | findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
             title="{pair}",
             plain=f"{name} was built for another torch",
             means="Each release is compiled for one torch release and one CUDA version (torchaudio "
