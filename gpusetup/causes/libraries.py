@@ -375,8 +375,8 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton that fits this torch",
-        means="torch for Linux needs triton in exactly one release, which is missing, broken or "
-        "another one; or the driver does not respond to Triton.",
+        means="torch for Linux needs one exact release of triton. That release is missing, broken or "
+        "a different one is installed, or the driver does not respond to Triton.",
         text="Keep torch, and install the release of triton that it requires (`pip check` names "
         'it). `python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.

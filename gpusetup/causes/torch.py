@@ -134,7 +134,7 @@ CAUSES = (
         "torch-missing",
         by_check=True,
         certain_if=proofs.no_torch_is_listed,
-        means="Often torch is installed, but in a different environment.",
+        means="Often torch was installed into a different environment.",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         text="Install torch",
