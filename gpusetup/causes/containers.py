@@ -249,7 +249,7 @@ CAUSES = (
         "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
-            "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
+            "kubectl describe nodes | grep -A 10 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
         says=(
