@@ -249,7 +249,7 @@ CAUSES = (
         "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
-            "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
+            "kubectl describe nodes | grep -A 10 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
         says=(
@@ -293,8 +293,7 @@ CAUSES = (
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
-        means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
-        "registers the runtime that puts the driver's files into the container.",
+        means="The toolkit registers the runtime that puts the driver's files into the container.",
         text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",

@@ -66,7 +66,7 @@ CAUSES = (
         "libcuda-missing",
         by_check=True,
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
-        means="nvidia-smi works without it. Driver packages for servers, and containers, "
+        means="nvidia-smi works without libcuda. Driver packages for servers, and containers, "
         "sometimes lack the compute libraries, and an interrupted installation leaves files of "
         "two versions.",
         text="On the host, install the compute libraries of exactly this driver version "

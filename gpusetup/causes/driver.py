@@ -89,9 +89,8 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
-        "Secure Boot rejects a module whose key is not enrolled. If your driver loads on demand, "
-        "run `nvidia-smi` once.",
+        means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure Boot "
+        "rejects the module.",
         text="Load or rebuild the module, block nouveau, or reboot",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".

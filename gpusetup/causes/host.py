@@ -127,8 +127,7 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="The computer ran out of RAM, or the container reached its limit. It is not the GPU's "
-        "memory.",
+        means="The computer ran out of RAM (not of GPU memory), or the container reached its limit.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",
         # Source: Linux documentation, OOM killer.

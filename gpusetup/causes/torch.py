@@ -134,8 +134,7 @@ CAUSES = (
         "torch-missing",
         by_check=True,
         certain_if=proofs.no_torch_is_listed,
-        means="The Python that runs the program has no torch. Often the reason is that torch was "
-        "installed into another environment.",
+        means="Often torch was installed into a different environment.",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         text="Install torch",

@@ -191,8 +191,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
         "build needs one",
-        means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
-        "builds.",
+        means="Without this package, which shows the driver, conda chooses CPU builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
         "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
         "Otherwise install the driver",
@@ -234,8 +233,8 @@ CAUSES = (
         check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
         title="This Python belongs to the operating system or to another user: the installer may not "
         "change it",
-        means="The distribution's own programs use its packages, and pip would break them; or its "
-        "folder is not yours, or a running program uses its files.",
+        means="The distribution's own programs use the packages of its Python, and pip would break "
+        "them. In other cases, the folder is not yours, or a running program uses a file in it.",
         text="Create your own environment and install there. If it is yours, close the programs "
         "that use its files",
         # Source: PEP 668.
