@@ -69,10 +69,8 @@ class Choice(Frozen):
 def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
     """The URL of the folder on torch's index, or on its mirror with this root, that has a build;
     None if no index is known to have it."""
-    if build is None or build.channel != "pytorch" or build.backend == UNREAD:
-        return None
-    # No index is known to have a vendor's or a nightly build.
-    if build.cuda and not build.pythons:
+    # The catalog has the Pythons of each build. A vendor's or a nightly build is not in it.
+    if build is None or build.channel != "pytorch" or not build.pythons:
         return None
     return build.index or index_url(build.backend, root)
 

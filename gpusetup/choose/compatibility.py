@@ -138,6 +138,7 @@ def why_row_differs(
     is_of_torch_index = of_torch_index and project.on_torch_index and build.cuda_major != usual
     if is_of_torch_index or has_cuda(project, row, build.cuda_major, usual):
         return None
+    # The table writes `default` for the CUDA version of PyPI's torch.
     built_for = " and ".join(row.cuda.split()).replace("default", usual)
     torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
     return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
@@ -237,7 +238,8 @@ def limit_of(
 ) -> str | None:
     """The constraint for one package; None if it needs none."""
     oldest_misfit = None
-    # The table is sorted from new to old, and an installer takes the newest release.
+    # The table is sorted from new to old. An installer takes the newest release below the limit, so
+    # only the misfits that are newer than the first fitting row matter.
     for row in project.rows:
         if not why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index):
             break
@@ -246,7 +248,8 @@ def limit_of(
             oldest_misfit = row
     if oldest_misfit is None:
         return None
-    # A row without a first release (`<0.19`) is about all older ones.
+    # A row without a first release (`<0.19`) is about all older ones, so that no release (`<0`) is
+    # left.
     first = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", oldest_misfit.versions)
     return f"{project.name}<{first[1] if first else 0}"
 
