@@ -312,7 +312,7 @@ def parse_words(
     )
 
 
-def torch_beside(
+def torch_of_companions(
     companions: Sequence[tuple[str, str]], torch: str | None, catalog: Catalog
 ) -> str | None:
     """The torch versions that belong to these versions of torchvision and torchaudio, and that the
@@ -336,7 +336,7 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not wish.companions:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
-    torch = torch_beside(public, wish.torch, catalog)
+    torch = torch_of_companions(public, wish.torch, catalog)
     if torch is None:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
         raise UsageError(

@@ -489,7 +489,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     if backends := backends_of_variants(ask, build, catalog):
         of_backend = [one for one, its in backends.items() if build and its == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
-        chosen = (of_backend or [*backends])[-1]
+        chosen = [*of_backend, *backends][0]
         pinned = build if wish.torch else None
         edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
     elif build is None:

@@ -123,8 +123,9 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         notes += [f"{fact}: the file is only as trusted as the connection"]
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
-    asked = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
-    indexes = (split_login(index)[0] for index in asked)
+    # If the settings forbid all indexes, uv reads only folders of wheels.
+    used = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
+    indexes = (split_login(index)[0] for index in used)
     hosts = [*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes)]
     return Plan(
         target=target.prefix,
@@ -143,9 +144,9 @@ def _with_its_index(
     problem: Unsatisfiable, question: Question, task: Task, source: str
 ) -> GpuSetupError:
     """uv's problem, as an error that says which index lacks something; `source` names torch's."""
-    asked = {*question.names, *map(name_of, question.others)}
+    requested = {*question.names, *map(name_of, question.others)}
     # The user's own indexes lack something that torch requires.
-    if {*names_not_found(problem.message)} - asked:
+    if {*names_not_found(problem.message)} - requested:
         return Unreached(problem.message, hint=problem.hint)
     lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
     if not lacking:
@@ -167,7 +168,8 @@ def _require_changeable(
 ) -> None:
     """Raise an error if these wheels must not come, or have no room, or if the packages that they
     replace could not be restored."""
-    # A companion that nobody named, but a package requires, has no index of torch's as its source.
+    # A companion that only a package requires does not come from torch's index, because uv uses an
+    # explicit index only for packages that are named.
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -224,7 +226,7 @@ def question_of(target: Target, task: Task) -> Question:
         limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
     root = task.root.rstrip("/")
     index = f"{root}/{backend}"
-    # Only AMD's own builds have an index. A mirror that the user names must have them, too.
+    # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
     if build.index and root == INDEX_ROOT:
         index = build.index
     return Question(

@@ -47,12 +47,12 @@ def edit_for(
     - sources of other extras: those of the chosen one beside them;
     - none of these, or only for other systems: an index, and a source for each member.
     """
-    extra = variant.name if variant else None
-    family = named_family(one.name for one in ask.of(extra))
+    variant_name = variant.name if variant else None
+    family = named_family(one.name for one in ask.of(variant_name))
     url = build.index or index_url(build.backend, root)
     if ask.is_poetry:
         return _edit_of_poetry(ask, family, build, url)
-    here = ask.counting(marker_environment(host.machine), extra)
+    here = ask.counting(marker_environment(host.machine), variant_name)
     sources = {one.package: one.index for one in here.sources}
     own = _index_of_torch(ask, sources.get("torch"))
     sync = ("uv", "sync", *(variant.words if variant else ()))

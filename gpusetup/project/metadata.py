@@ -150,14 +150,17 @@ def specifier_of_poetry(text: str) -> str:
     ['>=2.4,<3', '>=2.6.0,<2.7', '==2.5.1', '>=3.9,<3.13', '']
     """
     parts = []
+    # Of alternatives (`^2.4 || ^3.0`), which a specifier cannot express, only the first is read.
     for part in filter(None, (piece.strip() for piece in text.split("||")[0].split(","))):
         found = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
         if found:
             numbers = [int(number) for number in found[2].split(".")]
-            place = min(1, len(numbers) - 1)
+            last = len(numbers) - 1
+            # The position of the last number that stays the same.
+            fixed = min(1, last)
             if found[1] == "^":
-                place = next((at for at, one in enumerate(numbers) if one), len(numbers) - 1)
-            end = [*numbers[:place], numbers[place] + 1]
+                fixed = next((position for position, one in enumerate(numbers) if one), last)
+            end = [*numbers[:fixed], numbers[fixed] + 1]
             parts.append(f">={part[1:]},<{'.'.join(map(str, end))}")
         elif part != "*":
             parts.append(f"=={part}" if part[0].isdigit() else part)

@@ -33,10 +33,10 @@ from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import (
     QUESTION,
-    complaint,
     explanation,
     names_not_found,
     names_without_wheel,
+    uv_error,
 )
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
@@ -163,8 +163,8 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
                 limits = folder / "constraints.txt"
                 limits.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
                 # The option alone would replace the files that the user's variable names.
-                own = question.variables.get("UV_CONSTRAINT", "").split()
-                for file in (*own, str(limits)):
+                of_user = question.variables.get("UV_CONSTRAINT", "").split()
+                for file in (*of_user, str(limits)):
                     options += ["--constraints", file]
         # `compile` reads the project as an argument, `install` as a requirements file. The lock
         # gets a place of its own, because the user's settings may name a file for it.
@@ -180,7 +180,7 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    raise complaint("uv cannot plan the installation", output)
+    raise uv_error("uv cannot plan the installation", output)
 
 
 def _packages_in_lock(lock: Path) -> Packages:
@@ -242,18 +242,19 @@ class PersonIndex:
         """The newest releases that answer the question, or uv's reason why there are none."""
         if question.torch is None:
             return self._answer(question, ())
-        possible = (*FAMILY, *question.of_torch_index)
-        named = [name for name in map(name_of, question.words) if name in possible]
+        on_torch_index = (*FAMILY, *question.of_torch_index)
+        named = [name for name in map(name_of, question.words) if name in on_torch_index]
         answer = self._answer(question, named)
-        # uv takes a package from torch's index only if it is named. So ask again with the members
+        # uv takes a package from torch's index only if it is named. So ask again with the packages
         # that another package brought from elsewhere, or because of which there was no answer.
+        # torch itself is always named.
         seen = {*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")}
-        brought = [name for name in possible[1:] if name in seen and name not in named]
+        brought = [name for name in on_torch_index[1:] if name in seen and name not in named]
         if not brought:
             return answer
         words = (*question.words, *brought)
         again = self._answer(replace(question, words=words), (*named, *brought))
-        # Without an answer in both cases, the first reason is about what was asked for.
+        # Without an answer in both cases, the first reason is about what was requested.
         return answer if again.reason and answer.reason else again
 
     def _answer(self, question: SetQuestion, members: Sequence[str]) -> IndexAnswer:
@@ -331,7 +332,8 @@ class Wheel(Frozen):
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
     index: str | None = None
-    """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
+    """The URL of the index that the wheel comes from, without a login; None if it is unknown, or if
+    the wheel is not from an index."""
     is_of_torch_index: bool = False
 
     @property
@@ -354,7 +356,7 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
             hint="nothing was changed; install it by itself first, then run this again",
         )
     row = rows[0]
-    # A wheel from a folder has a path instead of a URL.
+    # A wheel from a folder on this disk has a path instead of a URL.
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
     is_of_torch_index = name in question.names
     index = split_login(question.index)[0] if is_of_torch_index else settings.only_index

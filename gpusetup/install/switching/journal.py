@@ -42,7 +42,7 @@ JOURNAL_BYTES = 32 << 20
 STATE_BYTES = 3 * JOURNAL_BYTES
 """The maximum size of a file that is read. An undo also lists the size and time of each kept file,
 which takes at most twice as much space as its path."""
-YOURS = "nothing was changed; look at it, and delete it yourself if you don't need it"
+LOOK_AT_IT = "nothing was changed; look at it, and delete it yourself if you don't need it"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 PYTHONS_OWN = re.compile(
     r"pyvenv\.cfg"
@@ -171,11 +171,11 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         # The JSON may be nested too deeply, or contain characters that are not bytes of a path.
         objection = "it cannot be read"
     if objection:
-        raise BadInput(f"{path}: {objection}", hint=WAYS_ON[name])
+        raise BadInput(f"{path}: {objection}", hint=NEXT_STEPS[name])
     return journal
 
 
-WAYS_ON = {
+NEXT_STEPS = {
     UNDO: "remove the file: then nothing is kept for an undo",
     JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
     "then delete this file: gpusetup takes the environment as it is",
@@ -293,7 +293,7 @@ def checked_status(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise Blocked(f"{path} is a symbolic link", hint=YOURS)
+        raise Blocked(f"{path} is a symbolic link", hint=LOOK_AT_IT)
     # Windows has no comparable file owners.
     if os.name != "posix":
         return status
@@ -315,12 +315,12 @@ def read_state(path: Path) -> bytes | None:
     if status is None:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise Blocked(f"{path} is not a regular file", hint=YOURS)
+        raise Blocked(f"{path} is not a regular file", hint=LOOK_AT_IT)
     if status.st_size > STATE_BYTES:
         raise Blocked(
-            f"{path} is too large for a file of gpusetup ({status.st_size} bytes)", hint=YOURS
+            f"{path} is too large for a file of gpusetup ({status.st_size} bytes)", hint=LOOK_AT_IT
         )
-    with blocked_by_files(str(path), YOURS), open(path, "rb", opener=no_link) as file:
+    with blocked_by_files(str(path), LOOK_AT_IT), open(path, "rb", opener=no_link) as file:
         return file.read(STATE_BYTES)
 
 
@@ -330,4 +330,4 @@ def require_lock(path: Path) -> None:
     status = checked_status(path)
     # A second name (a hard link) would be that other file's.
     if status and (not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_size):
-        raise Blocked(f"{path} is not a lock of gpusetup", hint=YOURS)
+        raise Blocked(f"{path} is not a lock of gpusetup", hint=LOOK_AT_IT)

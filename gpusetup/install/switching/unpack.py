@@ -24,7 +24,7 @@ from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
 from gpusetup.install.target import LIBRARIES, Layout, record_rows
 from gpusetup.model.steps import Step
-from gpusetup.uv.errors import complaint
+from gpusetup.uv.errors import uv_error
 from gpusetup.uv.program import uv_environment, uv_program
 from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
@@ -92,7 +92,7 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     job.talk(f"Fetching {len(plan.wheels)} wheels ({size_text(size_bytes)}) ...")
     output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
     if not output.ok:
-        raise complaint("cannot download and unpack the wheels", output, Unreached)
+        raise uv_error("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
 
 
@@ -131,7 +131,7 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
             raise Differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
-    # A package may hold another one with a list of its own, which is not below the library folder.
+    # A package may hold a copy of another one, whose list is not directly in the library folder.
     records = [
         path
         for path in unpacked_files
@@ -148,6 +148,7 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
         for row in record_rows(record):
             # A script has a path outside the library, such as `../../../bin/torchrun`.
             path = os.path.normpath(os.path.join(library, row[0]))
+            # A row may end after the path, or after the digest.
             digest, size = (*row[1:3], "", "")[:2]
             promises.setdefault(path, []).append(Promise(digest, size, record))
     missing = sorted(promises.keys() - unpacked_files)
