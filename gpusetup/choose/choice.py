@@ -9,13 +9,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.catalog.companions import UNREAD
 from gpusetup.choose.wish import Wish
-from gpusetup.model.builds import (
-    Advice,
-    JointPackage,
-    Rejection,
-    Served,
-    TorchBuild,
-)
+from gpusetup.model.builds import Advice, JointPackage, Rejection, Served, TorchBuild
 from gpusetup.model.frozen import Frozen, Text
 
 Change = Literal["again", "same-version", "nearest-newer", "newest", "upgrade", "first"]
@@ -46,8 +40,6 @@ class Choice(Frozen):
     notes: tuple[str, ...] = ()
     """What the user should know about the build, for example that the GPU is a guess."""
     notes_on_packages: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ()
-    """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     installed: TorchBuild | None = None

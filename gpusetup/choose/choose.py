@@ -27,16 +27,10 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
-from gpusetup.choose.compatibility import numpy_beside, uses_torch
+from gpusetup.choose.compatibility import uses_torch
 from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import (
-    COMPANIONS,
-    installed_backend,
-    installed_build,
-    public,
-    serves,
-)
+from gpusetup.choose.installed import COMPANIONS, installed_backend, installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.other_makers import refuse_foreign_backend
 from gpusetup.choose.packages import (
@@ -68,15 +62,12 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     refuse_foreign_backend(wish, host.machine)
     maker = question_of(wish, host, catalog).maker
     if maker is None:
-        choice = choose_with_packages(wish, host, catalog, index)
-    else:
-        choice = least_change(wish, host, catalog)
-        if wish.words and (wish.offline or index is not None):
-            note = "gpusetup asks no index for other packages: install them last"
-            choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
-    # Packages that come with torch must work with it. doctor uses the same table.
-    numpy = numpy_beside(choice.build.torch) if choice.build else None
-    return replace(choice, limits=(numpy,)) if numpy else choice
+        return choose_with_packages(wish, host, catalog, index)
+    choice = least_change(wish, host, catalog)
+    if wish.words and (wish.offline or index is not None):
+        note = "gpusetup asks no index for other packages: install them last"
+        choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
+    return choice
 
 
 # --- torch with packages --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import re
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, index_of
+from gpusetup.choose.compatibility import numpy_limits
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, Fallback
@@ -109,7 +110,7 @@ def steps_of_wheels(
         from_torch_index = (*reinstall, "--index-url", url)
     # torch by itself neither installs numpy nor needs it.
     is_torch_alone = {*family} <= {"torch"} and not other_packages
-    limits = () if is_torch_alone else choice.limits
+    limits = () if is_torch_alone else numpy_limits(build.torch)
     # Torch's packages are named again, so that the other packages cannot replace them, and so that
     # what torch requires is installed.
     rest = Step(argv=(*install, *exact, *other_packages, *limits))
@@ -181,7 +182,7 @@ def steps_of_conda(
             specs.append(f"cuda-version={build.cuda}")
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
     # does not.
-    limits = choice.limits if build.channel == "conda-pytorch" else ()
+    limits = numpy_limits(build.torch) if build.channel == "conda-pytorch" else ()
     channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
     argv = (*command, "--override-channels", *channels, *specs, *limits)
     install = Step(argv=argv)

@@ -15,16 +15,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import (
-    Pair,
-    Project,
-    companion_table,
-    has_cuda,
-    row_of,
-)
+from gpusetup.catalog.companion_table import Pair, Project, companion_table, has_cuda, row_of
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
-from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
+from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages, may_have_release
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -204,16 +198,17 @@ NUMPY_1, FIRST_FOR_NUMPY_2 = "numpy<2", "2.3.0"
 """The numpy versions with the ABI that torch before 2.3 was built for (torch's release notes)."""
 
 
-def numpy_beside(torch: str) -> str | None:
-    """`numpy<2` for a torch that was built before numpy 2; None if any numpy works."""
+def numpy_limits(torch: str) -> tuple[str, ...]:
+    """`numpy<2` for a torch that was built before numpy 2, whose wheels do not declare it; empty if
+    any numpy works."""
     is_older = parsed(torch.partition("+")[0]) < parsed(FIRST_FOR_NUMPY_2)
-    return NUMPY_1 if is_older else None
+    return (NUMPY_1,) if is_older else ()
 
 
 def takes_numpy(torch: str, numpy: str) -> bool:
     """Whether this torch works with this version of numpy."""
     # A torch that was built for numpy 2 also runs with numpy 1.
-    return parsed(numpy).major < 2 or numpy_beside(torch) is None
+    return parsed(numpy).major < 2 or not numpy_limits(torch)
 
 
 def limits_beside(
@@ -229,8 +224,7 @@ def limits_beside(
         limit_of(project, build, catalog, of_torch_index=project.name in on_torch_index)
         for project in companion_table().projects
     ]
-    # torch's wheels do not declare which numpy they need.
-    return tuple(filter(None, (*limits, numpy_beside(build.torch))))
+    return (*filter(None, limits), *numpy_limits(build.torch))
 
 
 def limit_of(
@@ -283,11 +277,11 @@ def companions_of_another(
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
-    for package in dependents(machine, build):
+    for name, requirement in dependents(machine, build).items():
         stays = "it stays, and may fail"
-        if package.may_have_release:
+        if may_have_release(packages[name]):
             stays = f"without a release for {new_torch} {stays}"
-        yield f"{package.name} {package.version} requires {package.needs}: {stays}"
+        yield f"{name} {packages[name].version} requires {requirement}: {stays}"
     for name in companions_of_another(machine, build.torch, build.backend, catalog):
         # A companion that the build's release has is replaced together with torch.
         if name not in build.family():

@@ -30,7 +30,7 @@ from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Advice, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
-from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.model.versions import parsed
 
 
 @lru_cache(maxsize=1024)
@@ -184,10 +184,9 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
             f"PyTorch's index has is at {index_url('cpu')}/torch/"
         )
     if backend in catalog.other_backends:
-        today = f"; {index_url(backend)}/torch/ lists what is there today"
         yield (
             f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
-            f"{backend}{today if cuda_of(backend) else ''}"
+            f"{backend}; {index_url(backend)}/torch/ lists what is there today"
         )
     releases = [row.torch for row in catalog.releases]
     if not any(map(question.takes, releases)):

@@ -23,7 +23,7 @@ from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, installed_packages, marker_environment
+from gpusetup.choose.installed import by_conda, installed_packages
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.packages import AnsweringIndex
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
@@ -55,12 +55,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import (
-    Decision,
-    afterwards,
-    decide,
-    described_python,
-)
+from gpusetup.project.decide import Decision, afterwards, decide, described_python
 from gpusetup.project.edit import (
     Edit,
     backends_of_variants,
@@ -81,19 +76,17 @@ if TYPE_CHECKING:
 # --- which torch ----------------------------------------------------------------------------------
 
 
-def wish_of(question: InstallQuestion, machine: Snapshot) -> Wish:
+def wish_of(question: InstallQuestion) -> Wish:
     """The request that the command's options express. Raises UsageError if they name two versions
     of torch."""
-    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    wish = parse_words(question.packages, question.torch)
     wish = with_torch_of_companions(wish, load_catalog())
     return replace(wish, backend=question.backend, upgrade=question.upgrade)
 
 
 def decision_of(question: InstallQuestion, asks: Sequence[Ask], machine: Snapshot) -> Decision:
     """The request of the options together with what the files of `-r` ask for on this machine."""
-    wish = wish_of(question, machine)
-    if not asks:
-        return Decision(wish=wish)
+    wish = wish_of(question)
     return decide(asks, wish, host_for(question, wish, machine), load_catalog())
 
 
@@ -405,12 +398,9 @@ def show_described(
     )
     if task.coming.is_nothing:
         return Reply(answer, screens.end_screen(answer, notes=task.notes))
-    # A version such as 2.9.1+cu126 names its backend, but versions from the default index do not.
-    has_unnamed_backend = not build.labelled and "torch" in coming.family
     rows = {
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
-        "backend": build.backend if has_unnamed_backend else None,
     }
     system = machine.os.family or OWN_SYSTEM
     all_notes = (*notes, *task.all_notes)
@@ -435,7 +425,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     refuse_scripts(others)
     question = question.replaced(packages=others)
     machine = gather(out, question.machine, question.python)
-    wish = wish_of(question, machine)
+    wish = wish_of(question)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
     host = host_for(question, wish, without_torch(machine))

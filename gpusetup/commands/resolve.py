@@ -16,7 +16,7 @@ from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, followers, marker_environment
+from gpusetup.choose.installed import by_conda, followers
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import (
     BACKEND,
@@ -155,7 +155,7 @@ def _wish_of(
     # package index, whose wheels need torch's wheel.
     if installer is None and not (is_described or question.packages) and by_conda(machine):
         installer = "conda"
-    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    wish = parse_words(question.packages, question.torch)
     # The catalog has no nightly builds, because their versions change every day. A nightly build
     # gets the backend of the newest release that fits.
     if wish.torch == NIGHTLY:

@@ -14,19 +14,13 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
-from gpusetup.choose.compatibility import limits_beside, numpy_beside
+from gpusetup.choose.compatibility import limits_beside
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import (
-    Blocked,
-    GpuSetupError,
-    ToolFailed,
-    Unreached,
-    Unsatisfiable,
-)
+from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
-from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
+from gpusetup.install.switching.journal import STORE, Journal, require_followable, text_of
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Layout, Target, files_listed, files_of_all
+from gpusetup.install.target import Layout, Target, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
@@ -190,20 +184,11 @@ def _require_changeable(
 
 
 def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
-    """Raise Blocked if some files of the packages to be replaced could not be restored, or if one
-    of them lists a file of the environment's own Python, which must stay."""
-    leaving, files = files_of_all(before, layout)
-    require_inside(Path(layout.prefix, STORE), files)
-    for package in leaving:
-        pythons_own = first_of_python(layout.prefix, sorted(files_listed(package, layout)))
-        if pythons_own is not None:
-            raise Blocked(
-                f"{package.name} {package.version} lists a file of the environment's own Python: "
-                f"{pythons_own}",
-                hint="nothing was changed; remove that line from "
-                f"{os.path.join(package.info, 'RECORD')}, or use another environment: "
-                "`--venv DIR`",
-            )
+    """Raise Blocked if the packages to be replaced could not be restored: one has no list of its
+    files, or lists a file that no change may touch."""
+    _, files = files_of_all(before, layout)
+    moves = tuple(text_of(path, layout.prefix) for path in sorted(files))
+    require_followable(Path(layout.prefix, STORE), Journal(moves=moves))
 
 
 # --- the index ------------------------------------------------------------------------------------
@@ -219,11 +204,7 @@ def question_of(target: Target, task: Task) -> Question:
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
-    if build.cuda is None:
-        # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
-        limits = tuple(filter(None, [numpy_beside(build.torch)]))
-    else:
-        limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
+    limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
     root = task.root.rstrip("/")
     index = f"{root}/{backend}"
     # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.

@@ -45,8 +45,6 @@ NOT_ANSWERED = re.compile(
 )
 """uv's messages for an index that refuses access, that shows a broken file, or that a setting
 forbids to ask. It may still have the package."""
-ERROR = re.compile(r"(\x1b\[[\d;]{0,20}m){0,9}error\b")
-"""The start of uv's own error, `error: ...`, which uv may print in colour."""
 
 
 def uv_error(
@@ -148,8 +146,8 @@ def message_of(output: Output) -> str:
     """The text that the program printed after its first `error: `, without colours and logins. If
     the program printed nothing, the text says how it ended."""
     lines = (output.stderr or output.stdout).strip().split("\n")
-    # uv may warn of hundreds of files before.
-    start = next((number for number, line in enumerate(lines) if ERROR.match(line)), 0)
+    # uv may warn of hundreds of files before. It prints no colours, because it gets NO_COLOR.
+    start = next((number for number, line in enumerate(lines) if line.startswith("error")), 0)
     # Cut first, so that no pattern runs over a text of any length.
     text = "\n".join(shortened(line) for line in lines[start : start + MOST_LINES])
     text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip().removeprefix("error: ")

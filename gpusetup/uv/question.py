@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import index_url
@@ -31,13 +31,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import (
-    QUESTION,
-    explanation,
-    names_not_found,
-    names_without_wheel,
-    uv_error,
-)
+from gpusetup.uv.errors import QUESTION, explanation, names_not_found, names_without_wheel, uv_error
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
     Settings,
@@ -326,7 +320,6 @@ class Wheel(Frozen):
     name: str
     """The project's name."""
     version: str
-    filename: str
     url: str
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
@@ -364,7 +357,6 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
     return Wheel(
         name=name,
         version=version,
-        filename=row.get("name") or unquote(urlsplit(url).path).rpartition("/")[2],
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),

@@ -22,13 +22,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.job import (
-    InstallJob,
-    Plan,
-    prove,
-    run_step,
-    torch_stays,
-)
+from gpusetup.install.job import InstallJob, Plan, prove, run_step, torch_stays
 from gpusetup.install.switching.files import flush, is_folder, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -43,7 +37,6 @@ from gpusetup.install.switching.journal import (
     paths_in,
     read_journal,
     require_followable,
-    require_inside,
     text_of,
     write_journal,
 )
@@ -186,11 +179,12 @@ class Change:
     def enter(self, phase: Phase, **more: Any) -> None:
         """Record in the journal that a phase begins, together with these new values of the
         journal."""
-        self.journal = replace(self.journal, phase=phase, **more)
+        journal = replace(self.journal, phase=phase, **more)
         # Check the paths only if they may have changed. A journal can have thousands, so each check
         # takes a while.
         if more:
-            require_followable(self.store, self.journal)
+            require_followable(self.store, journal)
+        self.journal = journal
         write_journal(self.store, self.journal)
 
     # --- forwards ---------------------------------------------------------------------------------
@@ -236,7 +230,6 @@ class Change:
                 )
         away = {path for path in files | made if os.path.lexists(path) and not is_folder(path)}
         away |= bytecode_of(away)
-        require_inside(self.store, (*away, *made))
         installed = versions(distributions(layout))
         # Record the companions that were already installed and do not change, because an undo must
         # leave them alone.

@@ -95,22 +95,8 @@ def text_of(path: str, prefix: str) -> str:
     'caf\\xe9'
     """
     if not path.startswith(f"{prefix}{os.sep}"):
-        raise _outside(path, prefix)
+        raise _unusable(prefix, f"{path} is outside, because a symbolic link leads out of it")
     return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
-
-
-def _outside(path: str, prefix: str) -> Blocked:
-    return Blocked(
-        f"{path} is not in {prefix}: a symbolic link leads out of it",
-        hint="nothing was changed; remove that link, or use another environment: `--venv DIR`",
-    )
-
-
-def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """Raise Blocked if a path is outside the environment or behind a symbolic link."""
-    outside = first_outside(store, paths)
-    if outside is not None:
-        raise _outside(outside, str(store.parent))
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
@@ -129,7 +115,7 @@ def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
     text = to_json(journal, indent=1)
     if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
         count = len(journal.moves) + len(journal.made)
-        raise _unusable(store / name, f"it would list {count} files, too many")
+        raise _unusable(store.parent, f"its journal would list {count} files, too many")
     write_safely(store / name, text)
 
 
@@ -138,13 +124,15 @@ def require_followable(store: Path, journal: Journal) -> None:
     be neither completed nor reverted."""
     objection = _objection_to(journal, store)
     if objection:
-        raise _unusable(store / JOURNAL, objection)
+        raise _unusable(store.parent, objection)
 
 
-def _unusable(path: Path, objection: str) -> Blocked:
+def _unusable(prefix: Path | str, objection: str) -> Blocked:
+    """The error for a change of an environment that could not be reverted."""
     return Blocked(
-        f"{path}: {objection}",
-        hint="nothing was changed; use another environment: `--venv DIR`",
+        f"The change of {prefix} could not be undone: {objection}",
+        hint="nothing was changed; leave out the package with that file, or use another "
+        "environment: `--venv DIR`",
     )
 
 
@@ -205,7 +193,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
     outside = first_outside(store, paths)
     if outside is not None:
-        return f"it names files outside the environment, or behind a link: {outside[:200]!r}"
+        return f"{outside[:200]!r} is outside, or a symbolic link leads out of it"
     # `first_of_python` needs paths below the prefix, which the check above ensures.
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import Blocked, ToolFailed, Unreached
+from gpusetup.errors import ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
-from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
+from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target import LIBRARIES, Layout, record_rows
 from gpusetup.model.steps import Step
 from gpusetup.uv.errors import uv_error
@@ -49,8 +49,6 @@ class Promise(NamedTuple):
     """The digest; empty if the list states none, as for the list itself."""
     size: str
     """The number of bytes; empty if the list states none."""
-    record: str
-    """The path of the list (RECORD)."""
 
 
 Promises = Mapping[str, Sequence[Promise]]
@@ -109,8 +107,7 @@ class Differs(ToolFailed):
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Maps each unpacked file to its place in the environment.
 
-    Raises Differs if a file is not as its wheel's list states, and Blocked if a file must not come
-    to its place.
+    Raises Differs if a file is not as its wheel's list states.
     """
     promises = _promises_in(root, {wheel.name for wheel in wheels})
     place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
@@ -118,7 +115,6 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     for path in promises:
         folder, name = os.path.split(path)
         coming[path] = os.path.join(place_of_folder(folder), name)
-    _refuse_files_of_python(coming, promises, layout)
     _require_same_content(root, promises)
     return coming
 
@@ -150,7 +146,7 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
             path = os.path.normpath(os.path.join(library, row[0]))
             # A row may end after the path, or after the digest.
             digest, size = (*row[1:3], "", "")[:2]
-            promises.setdefault(path, []).append(Promise(digest, size, record))
+            promises.setdefault(path, []).append(Promise(digest, size))
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -213,17 +209,3 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     if parts and parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
-
-
-def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
-    """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
-    does not exist yet: the journal of such a change would be rejected."""
-    for path, place in coming.items():
-        pythons_own = first_of_python(layout.prefix, [place])
-        if pythons_own is not None:
-            raise Blocked(
-                f"{_project_of(promises[path][0].record)} brings a file of the environment's own "
-                f"Python: {pythons_own}",
-                hint="nothing was changed; leave that package out, or ask its authors for a "
-                "release without the file",
-            )
