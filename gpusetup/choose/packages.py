@@ -476,8 +476,8 @@ class Search:
         if exact_version(Requirement(word).specifier) is None or python is None:
             return
         minor = parsed(python.rstrip("t")).minor
-        # The nearest first. A package that stopped being built often has wheels for older Pythons
-        # only, so one newer Python is enough. Each is a question to the index.
+        # The nearest first, and few, because each is a question to the index. A package that is no
+        # longer built has wheels for older Pythons, so one newer Python is enough.
         for other in (minor - 1, minor - 2, minor + 1, minor - 3):
             name = f"3.{other}"
             found = self.index.ask(SetQuestion(words=(word,), python=name, with_dependencies=False))
@@ -486,9 +486,8 @@ class Search:
             facts = replace(self.question.host.facts, python=name)
             torch = pick(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
-            side = "older" if other < minor else "newer"
             step = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
-            title = f"{word} has wheels for Python {name} and {side} only; this Python is {python}"
+            title = f"{word} has no wheel for Python {python}, but one for Python {name}"
             raise refusal(title, steps=[step])
 
     def _nothing_found(self, build: TorchBuild, first_answer: IndexAnswer) -> Unsatisfiable:

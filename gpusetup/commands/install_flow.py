@@ -477,9 +477,9 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     names_torch = bool(ask.family or decision.variant)
     after: dict[str, str] = {}
     if backends := backends_of_variants(ask, build, catalog):
-        of_backend = [one for one, its in backends.items() if build and its == build.backend]
+        fitting = [one for one, backend in backends.items() if build and backend == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
-        chosen = [*of_backend, *backends][0]
+        chosen = [*fitting, *backends][0]
         pinned = build if wish.torch else None
         edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
     elif build is None:

@@ -203,17 +203,18 @@ def _document(
     """The answer as a document, with the commands for each installer; `root` is torch's index
     without a login."""
     build, packages, newest = choice.build, choice.packages, choice.newest
-    # For a described environment, no installed packages are known.
+    # In a described environment, no installed packages are known. With requested packages, the
+    # installed ones do not count.
     is_in_environment = build is not None and machine.python.executable and newest and not packages
     # The commands name torch's packages, and the requested packages or the installed ones that must
     # change with torch. What torch's own index has is installed together with torch.
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
     if packages:
-        there = {one.name for one in packages}
-        asked = [one for one in packages if one.asked and one.name not in FAMILY]
-        beside = (one.requirement for one in asked if not one.index_url)
-        names = (*(name for name in FAMILY if name in there), *beside)
+        of_set = {one.name for one in packages}
+        requested = [one for one in packages if one.asked and one.name not in FAMILY]
+        of_default_index = (one.requirement for one in requested if not one.index_url)
+        names = (*(name for name in FAMILY if name in of_set), *of_default_index)
     elif build is not None and is_in_environment:
         names = (*FAMILY, *followers(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
@@ -223,7 +224,8 @@ def _document(
     rejections = newest.rejections if newest and not packages else choice.rejections
     conda_name = new_environment(machine, question.name)
     is_over_conda = by_conda(machine) and choice.wish.installer != "conda"
-    # conda's channels have other builds, and lack some of the newest torch versions.
+    # conda's command is for another build, because its channels have other builds, and lack some of
+    # the newest torch versions.
     wish = replace(choice.wish.of_torch_alone, installer="conda")
     if build and not choice.moves:
         wish = replace(wish, torch=f"=={build.torch}")

@@ -186,20 +186,17 @@ def add_setup_py(ask: Ask) -> None:
     tree = ast.parse(named_file.read_text(ask.path, MOST_BYTES))
     place = f"{Path(ask.path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
-    bound: dict[str, ast.expr] = {}
-    named: dict[str | None, ast.expr] = {}
+    variables: dict[str, ast.expr] = {}
+    arguments: dict[str | None, ast.expr] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            bound |= {name.id: node.value for name in node.targets if isinstance(name, ast.Name)}
-        # `setup(...)` and `setuptools.setup(...)`.
-        elif isinstance(node, ast.Call) and "setup" in (
-            getattr(node.func, "attr", None),
-            getattr(node.func, "id", None),
-        ):
-            named |= {keyword.arg: keyword.value for keyword in node.keywords}
+            names = [name.id for name in node.targets if isinstance(name, ast.Name)]
+            variables |= dict.fromkeys(names, node.value)
+        elif isinstance(node, ast.Call) and is_setup(node):
+            arguments |= {keyword.arg: keyword.value for keyword in node.keywords}
     values = {
-        word: bound.get(value.id, value) if isinstance(value, ast.Name) else value
-        for word, value in named.items()
+        word: variables.get(value.id, value) if isinstance(value, ast.Name) else value
+        for word, value in arguments.items()
     }
     ask.python = _text(values.get("python_requires"))
     needed = values.get("install_requires")
@@ -207,12 +204,17 @@ def add_setup_py(ask: Ask) -> None:
         for line in filter(None, map(_text, needed.elts)):
             ask.add(line, place)
     elif needed is not None:
-        # A list that is computed is nearly always read from the requirements.txt beside it.
-        beside = Path(ask.path).parent / "requirements.txt"
-        if beside.is_file():
-            add_file(ask, beside, place)
+        # A list that is computed is nearly always read from the requirements.txt next to it.
+        requirements = Path(ask.path).with_name("requirements.txt")
+        if requirements.is_file():
+            add_file(ask, requirements, place)
         else:
             ask.unread.append(f"{place}: it is computed when setup.py runs")
+
+
+def is_setup(call: ast.Call) -> bool:
+    """Whether a call is `setup(...)`, whose name is an `id`, or `setuptools.setup(...)`."""
+    return "setup" in (getattr(call.func, "id", None), getattr(call.func, "attr", None))
 
 
 def _text(value: ast.expr | None) -> str | None:

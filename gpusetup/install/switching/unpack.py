@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -42,19 +41,11 @@ LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
 
 
-class Promise(NamedTuple):
-    """The facts that a wheel's list states about one of its files."""
-
-    digest: str
-    """The digest; empty if the list states none, as for the list itself."""
-    size: str
-    """The number of bytes; empty if the list states none."""
-
-
-Promises = Mapping[str, Sequence[Promise]]
-"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same file,
-even with different content (opencv-python and opencv-python-headless): as with uv alone, the one
-that is unpacked last counts."""
+Promises = dict[str, dict[str, str]]
+"""Maps each unpacked file to the digests that the lists state for it, each with its number of bytes
+as text; either is empty if a list states none, as for the list itself. Two wheels may contain the
+same file, even with different content (opencv-python and opencv-python-headless): as with uv alone,
+the one that is unpacked last counts."""
 
 
 def stage_of(prefix: str) -> str:
@@ -119,7 +110,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     return coming
 
 
-def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
+def _promises_in(root: Path, names: set[str]) -> Promises:
     """What the lists of the unpacked wheels state about each of their files. Raises Differs if the
     unpacked files are not exactly those of the lists, or the lists not those of these packages."""
     unpacked_files = frozenset(files_below(str(root)))
@@ -138,7 +129,7 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
         raise Differs(f"{message}: {', '.join(sorted(unexpected))}")
-    promises: dict[str, list[Promise]] = {}
+    promises: Promises = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
         for row in record_rows(record):
@@ -146,7 +137,7 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
             path = os.path.normpath(os.path.join(library, row[0]))
             # A row may end after the path, or after the digest.
             digest, size = (*row[1:3], "", "")[:2]
-            promises.setdefault(path, []).append(Promise(digest, size))
+            promises.setdefault(path, {})[digest] = size
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -161,18 +152,17 @@ def _require_same_content(root: Path, promises: Promises) -> None:
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
 
     def is_wrong(path: str) -> bool:
-        digests = {promise.digest for promise in promises[path]}
+        size_of_digest = promises[path]
         # A list contains itself, without a digest.
-        if "" in digests:
+        if "" in size_of_digest:
             return False
         size = os.path.getsize(path)
-        stated_sizes = {promise.size for promise in promises[path]}
         # If the lists state no size or different ones, only the content decides.
-        if size > MOST_HASHED_BYTES and stated_sizes == {str(size)}:
+        if size > MOST_HASHED_BYTES and {*size_of_digest.values()} == {str(size)}:
             return False
         # Wheels use sha256; a list with any other digest is refused.
         digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
-        return f"sha256={digest.rstrip('=')}" not in digests
+        return f"sha256={digest.rstrip('=')}" not in size_of_digest
 
     def wrong_in(paths: Iterable[str]) -> list[str]:
         return [path for path in paths if is_wrong(path)]
