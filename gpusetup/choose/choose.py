@@ -64,7 +64,7 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     if maker is None:
         return choose_with_packages(wish, host, catalog, index)
     choice = least_change(wish, host, catalog)
-    if wish.words and (wish.offline or index is not None):
+    if wish.packages:
         note = "gpusetup asks no index for other packages: install them last"
         choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
     return choice
@@ -94,7 +94,6 @@ def choose_with_packages(
     if wish.words and wish.offline:
         chosen = set_by_table(question)
     elif wish.words and is_on_an_index and index is not None:
-        index.begin(choice, wish.words)
         may_leave_gpu_unused = not choice.moves and has_cpu_build_beside_gpu(wish, host, catalog)
         # Packages that bring torch need it on the GPU, so its CPU build does not stay.
         if may_leave_gpu_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:

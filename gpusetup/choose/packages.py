@@ -27,7 +27,6 @@ from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companion_table import companion_table, row_of
-from gpusetup.choose.choice import Choice
 from gpusetup.choose.compatibility import (
     exact_version,
     limits_beside,
@@ -245,9 +244,6 @@ class AnsweringIndex(Protocol):
     @property
     def torch_root(self) -> str:
         """The root URL of torch's own indexes, without a login."""
-
-    def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Called before the first question, with the choice of torch alone and the packages."""
 
     def ask(self, question: SetQuestion) -> IndexAnswer:
         """The newest releases that answer the question, or the reason why there are none. Raises

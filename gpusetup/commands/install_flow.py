@@ -17,7 +17,7 @@ from gpusetup import named_file
 from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.choose import choose
+from gpusetup.choose.choose import choose, choose_torch
 from gpusetup.choose.coming import coming_of, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.constraints import pick
@@ -115,8 +115,8 @@ def choose_task(
 ) -> Task:
     """The task for a request, with packages from an `index`.
 
-    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). An index
-    has looked for one before its first question, which may take minutes.
+    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). With an
+    index, the caller has looked for one.
     """
     catalog = load_catalog()
     choice = choose(wish, host, catalog, index)
@@ -242,19 +242,18 @@ def install(question: InstallQuestion, out: Console) -> Reply:
 
 def _chosen(run: Run, wish: Wish) -> Task:
     """The task for a request in an environment, after looking for reasons to stop."""
-    question, out = run.question, run.out
+    question, talk = run.question, run.out.talk
     host = host_for(question, wish, run.machine, is_new=run.target.venv is not None)
-    if not wish.packages:
-        return choose_task(question, wish, host, out.talk)
-
-    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        stop_early(question, wish, host, choice, out.talk)
-        if run.target.venv is None:
-            check_environment(run.machine)
-        out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
-
-    index = PersonIndex(host.machine, question.root, look_before_asking)
-    return choose_task(question, wish, host, out.talk, index)
+    # No index is asked for the packages of AMD's and Intel's GPUs.
+    if not wish.packages or question_of(wish, host, load_catalog()).maker:
+        return choose_task(question, wish, host, talk)
+    # An index may take minutes, so look for reasons to stop before it is asked.
+    stop_early(question, wish, host, choose_torch(wish, host, load_catalog()), talk)
+    if run.target.venv is None:
+        check_environment(run.machine)
+    words = without_logins(", ".join(wish.words))
+    talk(f"Looking for versions that work together: {words} ...")
+    return choose_task(question, wish, host, talk, PersonIndex(host.machine, question.root))
 
 
 def _unchanged(

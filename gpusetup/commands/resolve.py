@@ -123,9 +123,10 @@ def run(question: Question, out: Console) -> Reply:
     is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
     index = None
-    if wish.words and not wish.offline:
-        asked = f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)"
-        index = PersonIndex(machine, root, lambda _choice, _words: out.talk(asked))
+    # No index is asked for the packages of AMD's and Intel's GPUs.
+    if wish.words and not wish.offline and question_of(wish, host, catalog).maker is None:
+        out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
+        index = PersonIndex(machine, root)
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, host, machine, shown_root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]

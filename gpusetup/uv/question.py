@@ -12,14 +12,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import index_url
-from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.packages import IndexAnswer, SetQuestion
 from gpusetup.choose.wish import name_of
@@ -214,16 +213,8 @@ class PersonIndex:
     """The user's indexes and torch's own indexes below a root URL, asked on behalf of one
     machine."""
 
-    def __init__(
-        self,
-        machine: Snapshot,
-        root: str,
-        begin: Callable[[Choice, tuple[str, ...]], None],
-    ) -> None:
-        """Prepare the indexes for a machine. `begin` is called with torch's choice and the words of
-        the packages before the first question. If it raises an error, the choice of packages ends
-        with that error."""
-        self.root, self.begin = root, begin
+    def __init__(self, machine: Snapshot, root: str) -> None:
+        self.root = root
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
 
