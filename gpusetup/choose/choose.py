@@ -309,10 +309,8 @@ def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
     build = nearest(public(torch), question)
     if build is None:
         return newest_fitting(question)
-    # In `2.5.1+cu124`, the version also requests the backend (the wish's `backend` is `auto`), so
-    # another version in its place must keep the label.
-    label = f"+{question.wish.label}" if question.wish.label else ""
-    exact = replace(question.wish, torch=f"=={build.torch}{label}")
+    # The requested version may name the backend (`2.5.1+cu124`), so request that too.
+    exact = replace(question.wish, torch=f"=={build.torch}", backend=question.backend)
     # For this version alone, with its alternatives and the reasons against its other builds.
     return newest_fitting(replace(question, wish=exact))
 

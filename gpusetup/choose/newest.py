@@ -18,13 +18,7 @@ from gpusetup.catalog.companions import companion_for
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.constraints import (
-    in_scope,
-    needs_newer_than_assumed,
-    pick,
-    preference,
-    why_not,
-)
+from gpusetup.choose.constraints import in_scope, pick, preference, why_not
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
@@ -115,16 +109,12 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The other driver or Python with which the newest torch fits; None if none gives a newer one
     than the chosen build has. Of two equally good changes the first one counts."""
-    best_rank: tuple[object, ...] = ()
+    best_torch = parsed("0")
     advice = None
     for part, to, changed in changes(question):
         build = pick(changed, chosen.torch if chosen else "0")
-        if build is None:
-            continue
-        # A build that most drivers support is better than a newer torch.
-        rank = (not needs_newer_than_assumed(build, changed), parsed(build.torch).release)
-        if rank > best_rank:
-            best_rank, gives = rank, f"torch {build.torch} ({build.backend})"
+        if build and parsed(build.torch) > best_torch:
+            best_torch, gives = parsed(build.torch), f"torch {build.torch} ({build.backend})"
             advice = Advice(change=part, to=to, gives=gives)
     return advice
 
