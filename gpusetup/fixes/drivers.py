@@ -29,8 +29,6 @@ LONG_TERM_BRANCH = 580
 """The driver branch with long-term support: it supports Maxwell to Blackwell and CUDA 13."""
 OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
-ONLY_OPEN_FROM = Capability(10, 0)
-"""Blackwell: the closed kernel modules do not support it."""
 
 
 UPDATE = "sudo apt update"
@@ -74,11 +72,6 @@ def known_capabilities(context: RuleContext) -> list[Capability]:
 def takes_open(context: RuleContext) -> bool:
     """Whether the open kernel modules support all GPUs, as far as these are known."""
     return all(capability >= OPEN_FROM for capability in known_capabilities(context))
-
-
-def needs_open(context: RuleContext) -> bool:
-    """Whether one of the GPUs is so new that only the open kernel modules support it."""
-    return any(capability >= ONLY_OPEN_FROM for capability in known_capabilities(context))
 
 
 def last_branch(context: RuleContext) -> int | None:
