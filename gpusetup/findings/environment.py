@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import Name
-from gpusetup.catalog.companion_table import companion_table
 from gpusetup.causes.host import short_disks
-from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip
-from gpusetup.choose.compatibility import takes_numpy, why_release_differs
+from gpusetup.choose.compatibility import takes_numpy
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import (
     RuleContext,
@@ -23,7 +21,6 @@ from gpusetup.evidence.context import (
     package,
     packages,
     says_nothing_else,
-    value_evidence,
 )
 from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import is_beside_torch
@@ -33,7 +30,6 @@ from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import normalised
 
 
 def torch_missing(context: RuleContext) -> Findings:
@@ -313,35 +309,6 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     return paste.install_torch(context, f"Install torch and {name} together. ")
 
 
-def pairs(context: RuleContext) -> Findings:
-    """Packages whose release does not work with the installed torch, as `resolve` judges them."""
-    torch, os, catalog = context.torch, context.os, context.catalog
-    build = catalog.row_of(
-        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
-    )
-    # The table of companions is for the catalog's builds of torch only.
-    if build is None:
-        return
-    for installed in context.snapshot.packages or ():
-        project = companion_table().project(normalised(installed.name))
-        # Other functions judge the packages of torch's own index by their release, and conda checks
-        # its own packages.
-        if project is None or project.wheels == "torch index" or installed.installer == "conda":
-            continue
-        # The CUDA of a labelled wheel, or of one from a folder, is not the table's.
-        if "+" in installed.version or installed.direct:
-            continue
-        reason = why_release_differs(project.name, installed.version, build, catalog)
-        if reason is None:
-            continue
-        install = paste.gpusetup(context, project.name)
-        fix = Fix(text="Install the release that works with this torch", commands=(install,))
-        # The source follows in parentheses.
-        title = reason.partition(" (")[0]
-        evidence = (value_evidence(context, "packages", title),)
-        yield RECORDS["companion-torch-mismatch"].found(title, evidence=evidence, fix=fix)
-
-
 RULES = (
     torch_missing,
     torch_itself,
@@ -356,5 +323,4 @@ RULES = (
     host,
     settings,
     companions,
-    pairs,
 )

@@ -80,22 +80,22 @@ def container_without_nodes(context: RuleContext) -> Findings:
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
-    """The kernel driver is not loaded for the GPU, or WSL lacks ROCm, which reaches the GPU there
-    without one."""
+    """The kernel driver is not loaded for the GPU."""
     stack = _stack_on_linux(context)
-    # A container uses the driver of its host.
-    if stack is None or in_container(context):
+    # A container uses the driver of its host, and WSL the one of Windows.
+    if stack is None or in_container(context) or context.os.wsl:
         return
     maker, who = BY_ID[stack.maker], gpu_names(stack)
-    cause, message = "driver-not-loaded", NOT_LOADED
-    if context.os.wsl:
-        has_rocm_build = maker_of(context.torch.backend) == AMD.id
-        if maker is AMD and has_rocm_build and not stack.runtime:
-            text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
-            yield seen(context, cause, "os.wsl", text, message=message, fix=fix, who=who)
-    elif has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
-        text, module = f"{who}, driver: {stack.kernel_driver or 'none'}", maker.kernel_drivers[0]
-        yield seen(context, cause, "pci_devices", text, message=message, who=who, module=module)
+    if has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
+        yield seen(
+            context,
+            "driver-not-loaded",
+            "pci_devices",
+            f"{who}, driver: {stack.kernel_driver or 'none'}",
+            message=NOT_LOADED,
+            who=who,
+            module=maker.kernel_drivers[0],
+        )
 
 
 def nodes_not_permitted(context: RuleContext) -> Findings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.evidence.context import RuleContext, events, in_container, is_report
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.model.frozen import Frozen
 
 
@@ -84,10 +84,6 @@ def named_owner(context: RuleContext, owner: str) -> str:
 
 # --- images and containers ------------------------------------------------------------------------
 
-SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages")
-"""The folder in which an image's maker installs torch; environments of users are in other folders.
-"""
-
 
 def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
@@ -100,12 +96,9 @@ def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
     )
     # `vllm/vllm-openai:v0.8.4` -> `vllm/vllm-openai`.
     repository = re.sub(r":[\w.-]+$", "", name) if name else "the image"
-    # Without a name, the torch itself shows the image, and the clause says how.
+    # Without a name, the version of torch shows the image.
     if not name and named_owner(context, "maker-image"):
         name = "of NVIDIA (its `a0` version of torch is on no index)"
-    elif not name and in_container(context):
-        is_of_image = SYSTEMS_FOLDER.match(context.torch.location or "")
-        name = "in whose system folder its maker put it" if is_of_image else ""
     if not name:
         return None
     return EnvironmentOwner(
