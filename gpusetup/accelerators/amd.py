@@ -121,6 +121,20 @@ def target_of_version(number: int) -> str | None:
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
+def target_of_override(value: str) -> str | None:
+    """The target whose kernels HSA_OVERRIDE_GFX_VERSION selects; None if the value is not three
+    numbers.
+
+    >>> target_of_override("10.3.0"), target_of_override("9.0.10"), target_of_override("gfx1030")
+    ('gfx1030', 'gfx90a', None)
+    """
+    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value.strip())
+    if numbers is None:
+        return None
+    major, minor, stepping = map(int, numbers.groups())
+    return target_of_version(major * 10000 + minor * 100 + stepping)
+
+
 def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
     """The extras of torch and torchvision on AMD's index that install the kernels for these
     targets; empty if AMD's index lacks the kernels for one of them.

@@ -76,7 +76,6 @@ INTEL = Maker(
     label="xpu",
     label_form="xpu",
     device="xpu",
-    masks=("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
     kernel_drivers=("xe", "i915"),
 )
 APPLE = Maker(

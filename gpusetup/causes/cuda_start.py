@@ -172,7 +172,7 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        says=(says(AFTER_SUSPEND, said="in words", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
+        says=(says(AFTER_SUSPEND, example="After suspend the GPU is no longer used by ollama, until I reboot"),),
     ),
     Cause(
         "cuda-init-failed",
@@ -271,7 +271,7 @@ CAUSES = (
         explains=("invalid-device-ordinal",),
         look=("nvidia-smi -L",),
         says=(
-            says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
+            says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", only_with="MIG"),
             says(r"invalid device ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b.{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)", "cuda_visible_devices=mig"),
         ),
     ),

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import alike, facts, proofs
-from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -30,7 +29,7 @@ from gpusetup.messages.fragments import (
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.machine import Events
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import lines
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
@@ -83,39 +82,25 @@ BUILD_TOOLS = lines(
 )
 
 
-def _toolkit_of_torch(context: RuleContext, text: str) -> Fix:
-    """Install the CUDA toolkit with torch's CUDA version."""
-    values = _values(context, "cuda-toolkit-mismatch-extension-build")
-    cuda = values.get("torch") or cuda_needed(context.torch)
-    questions = (paste.ask_torch(context), *lines("nvcc --version"))
-    looks = paste.titled("see which CUDA versions torch and nvcc have", *questions)
-    return Fix(text=text, commands=paste.toolkit_home(context, cuda), looks=looks)
-
-
-def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
-    """The values of all events of this kind in one mapping. A later event replaces the values of an
-    earlier one."""
+def _values(context: RuleContext, *kinds: str) -> Mapping[str, str]:
+    """The values of all events of these kinds in one mapping. A later event replaces the values of
+    an earlier one."""
     values: dict[str, str] = {}
-    for event in events(context, kind):
+    for event in events(context, *kinds):
         values.update(event.values)
     return values
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
-    """Install the CUDA toolkit with torch's CUDA version. If that is unknown, the fix shows the
-    command that prints it."""
-    cuda = cuda_needed(context.torch) or ""
-    minor = ".".join(cuda.split(".")[:2])
-    commands: Lines = ()
-    # conda installs the toolkit without root rights.
-    if is_a_version(minor) and "conda" in (context.installer, context.snapshot.python.manager):
-        home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
-        commands = (*lines(f"conda install -y -c nvidia cuda-toolkit={minor}"), *home)
-    elif is_a_version(minor):
-        commands = (*paste.toolkit_home(context, minor), *lines("nvcc --version"))
-    sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
-    question = paste.titled("see which CUDA version torch has", paste.ask_torch(context))
-    return Fix(text=sentence, commands=commands, looks=() if cuda else question)
+    """Install the CUDA toolkit with torch's CUDA version, or show the command that prints this
+    version if it is unknown."""
+    values = _values(context, "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing")
+    cuda = values.get("torch") or cuda_needed(context.torch) or ""
+    questions = (paste.ask_torch(context), *lines("nvcc --version"))
+    looks = paste.titled("see which CUDA versions torch and nvcc have", *questions)
+    # The message may name the package whose build failed.
+    sentence = text.replace("NAME", values.get("package", "NAME"))
+    return Fix(text=sentence, commands=paste.toolkit_home(context, cuda), looks=looks)
 
 
 def _only_a_shell_looked(context: RuleContext) -> bool:
@@ -339,7 +324,7 @@ CAUSES = (
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
-        way=_toolkit_of_torch,
+        way=_toolkit,
         says=(
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),

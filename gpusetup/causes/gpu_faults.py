@@ -37,7 +37,7 @@ CAUSES = (
             says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
             says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost|nvml_error_gpu_is_lost"),
             says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
-            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error", example="Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"),
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", reason="unknown error", example="Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"),
         ),
     ),
     Cause(

@@ -69,11 +69,6 @@ def _cuda_of_missing_library(context: RuleContext) -> str:
     return ""
 
 
-def _major_cuda_of_torch(context: RuleContext) -> str:
-    """The major CUDA version that torch was built for; "" if it is not known."""
-    return (cuda_needed(context.torch) or "").partition(".")[0]
-
-
 def _another_package_needs_it(context: RuleContext) -> bool:
     """Whether a program or package other than torch needs the library: torch works, another program
     fails, or the failing file or the library's CUDA is not torch's."""
@@ -82,31 +77,8 @@ def _another_package_needs_it(context: RuleContext) -> bool:
         return True
     if failing_package(context) not in ("", "torch", "nvidia"):
         return True
-    needed, of_torch = _cuda_of_missing_library(context), _major_cuda_of_torch(context)
-    return bool(needed and of_torch and needed != of_torch)
-
-
-def _torch_includes_it(context: RuleContext) -> bool:
-    """Whether the missing library belongs to the CUDA version that torch was built for."""
-    needed = _cuda_of_missing_library(context)
-    return bool(needed) and needed == _major_cuda_of_torch(context)
-
-
-def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
-    """Install torch with the libraries that its wheel requires; in a new environment if torch
-    itself lacks these separate packages, since the same release again would change nothing."""
-    of_torch = failing_package(context) in ("", "torch")
-    if not events(context, "torch-loads-libraries") or not of_torch:
-        return paste.install_torch(context, text)
-    why = (
-        "torch itself cannot be imported: its wheel's libraries are separate packages "
-        "(`nvidia-…`), which are missing or in a different folder from torch (a system's Python "
-        "keeps `lib` and `lib64` apart)"
-    )
-    return Fix(
-        text=f"{why}. Install torch into a new virtual environment",
-        commands=(paste.into_new_environment(context),),
-    )
+    needed, cuda = _cuda_of_missing_library(context), cuda_needed(context.torch)
+    return bool(needed and cuda) and needed != (cuda or "").partition(".")[0]
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -303,7 +275,7 @@ CAUSES = (
         "install the extension's build for torch's CUDA. Otherwise, install torch with its "
         "libraries. ",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
-        way=with_torchs_libraries,
+        way=paste.install_torch,
         cases=(
             Message(
                 having={"library": CUDNN_8},
@@ -321,17 +293,11 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
-                where=(_another_package_needs_it, _torch_includes_it),
-                means="torch's wheel brings this library for the same CUDA. It lies in "
-                "site-packages/nvidia, where torch looks for it and other packages do not.",
-                text="Let the package find torch's own library: import torch before it, or put "
-                "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH",
-            ),
-            Message(
                 where=(_another_package_needs_it,),
-                text="Another package, not torch, needs this library, because it was built for "
-                "another CUDA version (the traceback names its file). Install the package's build "
-                "for torch's CUDA version, or rebuild it here",
+                text="Another package, not torch, needs this library (the traceback names its "
+                "file). If it is for torch's CUDA version, import torch before the package, or put "
+                "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH. Otherwise "
+                "install the package's build for torch's CUDA version, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),

@@ -16,7 +16,6 @@ from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.versions import parsed
 
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
 """Words that show that an installer was running, because other programs unzip files too."""
@@ -28,19 +27,15 @@ def _as_chosen(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=commands, alternatives=paste.by_hand(context))
 
 
-USUAL_PYTHON = "3.12"
-"""The Python release for which nearly every package has wheels."""
+USUAL_PYTHON, NEXT_PYTHON = "3.12", "3.13"
+"""The Python release for which nearly every package has wheels, and the one after it."""
 
 
 def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
     """Create an environment with a Python for which torch has wheels, and install torch there."""
-    python = USUAL_PYTHON
-    installed_python = context.snapshot.python.version or ""
-    # If this release is already installed, uv would use the installed Python again, for which there
-    # are no wheels (a 32-bit Python, for example). So request the next release.
-    if installed_python.startswith(f"{python}."):
-        release = parsed(python)
-        python = f"{release.major}.{release.minor + 1}"
+    installed = context.snapshot.python.version or ""
+    # uv would use a 32-bit Python of the same release again, for which there are no wheels.
+    python = NEXT_PYTHON if installed.startswith(f"{USUAL_PYTHON}.") else USUAL_PYTHON
     text = f"Create an environment with a 64-bit Python {python} and install there"
     return paste.with_python(context, python, text)
 

@@ -97,7 +97,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
     others = tuple(way for way in fix.alternatives if not installs(way))
     if not installs(Alternative(title="", commands=fix.commands)):
         return replace(fix, alternatives=others)
-    if image := owners.image(context):
+    if image := owners.owner_of_image(context):
         return Fix(text=image.sentence, alternatives=others)
     # The releases on PyPI are for NVIDIA's GPUs.
     is_foreign = finding.id in ("amd-gpu", "intel-gpu")

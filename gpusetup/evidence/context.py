@@ -162,7 +162,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-loads-libraries rocm-lists-gpu packaged-program environment-owner host-of-a-lender "  # noqa: SIM905
+    "torch-loads-libraries rocm-lists-gpu environment-owner host-of-a-lender "  # noqa: SIM905
     "names-failure gpu-computes hosted-notebook gpu-image slurm-job shared-node login-node "
     "image-build backend-runs ran-first program-failed trainer-named bare-yes gpu-unused "
     "ran-alone nccl-on-a-bridge output-shown program-crashed cloud-machine file-listed "

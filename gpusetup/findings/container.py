@@ -29,22 +29,26 @@ from gpusetup.model.machine import Events
 
 def wsl_driver(context: RuleContext) -> Findings:
     """Programs in WSL cannot reach the Windows driver."""
-    machine = context.snapshot
+    os = context.os
     if context.other_host:
         return
     messages = events(context, "wsl-driver")
     # Only a list of GPUs shows that WSL reaches the driver. A version in a text may come from
     # Windows itself.
-    is_unreached = machine.os.wsl and not listed_gpus(context) and _nothing_answers_in_wsl(context)
+    is_unreached = os.wsl and not listed_gpus(context) and _nothing_answers_in_wsl(context)
     if messages or is_unreached:
-        kernel = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
-        failures = events(context, *NO_DRIVER_FOUND, "cuda-unavailable")
+        kernel = shown(context, "os.wsl", f"WSL, kernel {os.kernel or 'unknown'}")
+        failures = events(context, *UNREACHED_IN_WSL, "cuda-unavailable")
         evidence = (*messages, *failures, kernel)
         yield finding(context, "wsl-driver", evidence)
 
 
-NO_DRIVER_FOUND = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found")
-"""Events of programs in WSL that cannot reach a driver."""
+FINDS_NO_DRIVER = ("no-nvidia-driver", "smi-not-found")
+"""Events of a program that finds no part of the driver."""
+
+UNREACHED_IN_WSL = (*FINDS_NO_DRIVER, "driver-not-loaded")
+"""Events of programs in WSL that cannot reach a driver. WSL has no kernel module of NVIDIA's, so
+"not loaded" means there that the Windows driver does not respond."""
 
 
 def _nothing_answers_in_wsl(context: RuleContext) -> bool:
@@ -60,12 +64,13 @@ def _nothing_answers_in_wsl(context: RuleContext) -> bool:
     if not is_report(context):
         return False
     is_refused = is_cuda_build(context.torch) and cuda_was_refused(context)
-    return is_refused or bool(events(context, *NO_DRIVER_FOUND))
+    return is_refused or bool(events(context, *UNREACHED_IN_WSL))
 
 
 def wsl_linux_driver(context: RuleContext) -> Findings:
     """A Linux driver library inside WSL is loaded instead of the one that Windows provides."""
     path = context.driver.libcuda_path or ""
+    # A name without a folder (`libcuda.so.1`) does not show which library is loaded.
     if not context.os.wsl or not path.startswith("/") or WSL_LIBRARIES in path:
         return
     cuda_starts = not context.snapshot.cuda_api.init_code
@@ -81,14 +86,14 @@ def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     if context.other_host:
         return
-    messages = (*events(context, "container-no-gpu"), *_hosts_driver_not_found(context))
+    messages = (*events(context, "container-no-gpu"), *_no_driver_beside_working_host(context))
     # While an image is built, there is no GPU, so a build step that needs one always fails.
     if in_an_image_build(context):
         messages += events(context, *FINDS_NO_DRIVER, *USED_NO_GPU)
         messages += cuda_errors(context, NOT_INITIALIZED, NO_DEVICE)
     if messages:
         yield finding(context, "container-no-gpu", messages)
-    elif _got_none(context):
+    elif _has_no_gpu(context):
         failures = events(context, *FINDS_NO_DRIVER, *USED_NO_GPU)
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         yield finding(context, "container-no-gpu", (*failures, kind))
@@ -97,40 +102,41 @@ def container_no_gpu(context: RuleContext) -> Findings:
 USED_NO_GPU = ("cuda-unavailable", "driver-check-failed")
 """Events of a program that could not use a GPU, whether there is a driver or not."""
 
-FINDS_NO_DRIVER = ("no-nvidia-driver", "smi-not-found")
-"""Events of a program that finds no part of the driver."""
 
+def _has_no_gpu(context: RuleContext) -> bool:
+    """Whether a container was not given the GPU that its host has, or that a program in it needs.
 
-def _got_none(context: RuleContext) -> bool:
-    """Whether a container has no driver although its host has a GPU, or although it was started
-    with one."""
+    False if the command that started the container requests a GPU, because then something else
+    fails.
+    """
     machine = context.snapshot
-    asked = machine.container.nvidia_requested
-    if not in_container(context) or driver_answers(context) or asked:
+    is_requested = machine.container.nvidia_requested
+    if not in_container(context) or driver_answers(context) or is_requested:
         return False
     # Container engines mount nvidia-smi together with the devices; in LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
     finds_no_driver = events(context, *FINDS_NO_DRIVER, *by_hand)
+    # An image for GPUs sets this variable. If the PCI bus was read, the bus decides.
     visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
-    was_promised = visible not in NAMES_NO_GPU and machine.pci_devices is None
-    if finds_no_driver or nvidia_on_pci(context) or was_promised:
+    is_gpu_image = visible not in NAMES_NO_GPU and machine.pci_devices is None
+    if finds_no_driver or nvidia_on_pci(context) or is_gpu_image:
         return True
     # A text need not list the device nodes that a live container shows.
     if not is_report(context):
         return False
     # The command that started the container gave it no GPU, and NVML does not start in it: the
     # driver is not old, it is not there.
-    if asked is False and machine.driver.nvml_code and machine.driver.version is None:
+    if is_requested is False and machine.driver.nvml_code and machine.driver.version is None:
         return True
     if not cuda_was_refused(context) and not events(context, *USED_NO_GPU):
         return False
-    wants_a_gpu = is_cuda_build(machine.torch) or events(context, "gpu-image")
-    return asked is False or bool(wants_a_gpu)
+    needs_gpu = is_cuda_build(machine.torch) or events(context, "gpu-image")
+    return is_requested is False or bool(needs_gpu)
 
 
-def _hosts_driver_not_found(context: RuleContext) -> Events:
+def _no_driver_beside_working_host(context: RuleContext) -> Events:
     """Messages of a program that finds no driver, in a text whose nvidia-smi shows that the host's
-    driver works."""
+    driver works: the program runs in a container, even if the text does not say so."""
     if not is_report(context) or not driver_answers(context):
         return ()
     is_in_wsl_itself = context.os.wsl and not in_container(context)
@@ -149,6 +155,7 @@ OTHER_REASONS = (
     "nvml-mismatch",
     "container-driver-capability-missing",
 )
+"""Events that explain why a program finds no driver although the host's works."""
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
@@ -158,15 +165,15 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
         return
     messages = events(context, "gpus-not-given") or job_without_gpu(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
-    if not messages and value is not None and _none_is_left(context, value):
+    if not messages and value is not None and _hides_every_gpu(context, value):
         messages = (shown(context, "environment", f"CUDA_VISIBLE_DEVICES={value}", value=value),)
     if messages:
         yield finding(context, "cuda-visible-devices-hidden", messages)
 
 
-def _none_is_left(context: RuleContext, value: str) -> bool:
-    """Whether the variable hides every GPU: CUDA reports no device, or the variable's first entry
-    names no GPU."""
+def _hides_every_gpu(context: RuleContext, value: str) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES hides every GPU: the driver lists GPUs and CUDA none of them, or
+    the variable's first entry names no GPU."""
     listed = gpus(context)
     if listed and all(gpu.visible is False for gpu in listed):
         return True
@@ -176,7 +183,7 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     if first_entry in (*NAMES_NO_GPU, "all"):
         return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU. nvidia-smi ignores the variable and lists all
-    # GPUs.
+    # GPUs, so its list shows which numbers exist.
     if not listed or not cuda_was_refused(context):
         return False
     # Other words (`$GPUS`) may be a variable that the text does not resolve.
@@ -200,14 +207,12 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, but libcuda was not mounted into it."""
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
-    if machine.container.kind == "none" and context.os.family != "linux":
-        return
     if in_container(context):
         messages += events(context, "cuda-version-err")
         value = machine.environment.get(variable, "all")
         capabilities = re.split(r"[, ]+", value)
-        gives_cuda = "compute" in capabilities or "all" in capabilities
-        if not gives_cuda and not machine.driver.library_found and driver_answers(context):
+        has_compute = "compute" in capabilities or "all" in capabilities
+        if not has_compute and not machine.driver.library_found and driver_answers(context):
             messages += (shown(context, "environment", f"{variable}={value}"),)
     if messages:
         yield finding(context, "container-driver-capability-missing", messages)

@@ -43,6 +43,7 @@ def uvm_missing(context: RuleContext) -> Findings:
     messages += [event for event in unfound if "uvm" in event.values.get("module", "")]
     machine = context.snapshot
     paths = [node.path for node in machine.devices or ()]
+    # A list without nvidiactl has no NVIDIA nodes at all, which is another fault.
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
     lacks_uvm = machine.driver.uvm_loaded is False or has_no_node
     # If CUDA starts, it loads the module and creates the node itself.
@@ -56,14 +57,15 @@ def uvm_missing(context: RuleContext) -> Findings:
 def device_permission(context: RuleContext) -> Findings:
     """This user has no permission to open the device nodes."""
     messages = list(events(context, "device-permission"))
-    nodes = [n for n in context.snapshot.devices or () if n.path.startswith("/dev/nvidia")]
     # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
-    closed_nodes = [
+    nodes = [
         node
-        for node in nodes
-        if "caps" not in node.path and False in (node.readable, node.writable)
+        for node in context.snapshot.devices or ()
+        if node.path.startswith("/dev/nvidia") and "caps" not in node.path
     ]
-    # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
+    closed_nodes = [node for node in nodes if False in (node.readable, node.writable)]
+    # The shortest path, /dev/nvidia0, comes before /dev/nvidiactl and /dev/nvidia-uvm, because the
+    # title names the first one and people know it best.
     for node in sorted(closed_nodes, key=lambda node: len(node.path)):
         text = f"{node.path} {node.mode or 'is closed'}"
         messages.append(shown(context, "devices", text, node=node.path))
@@ -79,46 +81,72 @@ BUSY = 46
 """cudaErrorDevicesUnavailable, which a vGPU without a licence returns after a while."""
 
 
-def mig_misconfigured(context: RuleContext) -> Findings:
-    """MIG is on, but there is no instance that a process can use, or there are several and none is
-    selected."""
-    cause, with_mig = "mig-misconfigured", [gpu for gpu in unhidden(context) if gpu.mig_enabled]
-    variable = context.snapshot.environment.get(HIDES, "")
-    messages = events(context, cause)
-    # The record marks a message that has other meanings too with the value `shown`.
-    if not with_mig and "MIG-" not in variable:
-        messages = tuple(message for message in messages if "shown" not in message.values)
-    # CUDA accepts one instance. If the variable names several, CUDA reports it as invalid.
-    if variable.count("MIG-") > 1:
-        messages += cuda_errors(context, INVALID_DEVICE)
-    empty = [gpu for gpu in with_mig if instances(gpu) == 0]
-    if empty and not messages:
-        create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_listed(empty))
-        fix = Fix(text=NOTHING_RUNS, commands=(create,), needs_root=True)
-        what = "MIG is on, and there is no MIG instance that can compute"
-        yield of_gpus(context, cause, empty, *MIG, "name", fix=fix, what=what)
-    number_of_instances = sum(instances(gpu) or 0 for gpu in with_mig)
+def mig_without_instances(context: RuleContext) -> Findings:
+    """MIG is on, but a GPU has no MIG instance that can compute."""
+    empty = [gpu for gpu in _gpus_with_mig(context) if _instance_count(gpu) == 0]
+    # A message of a program shows the other fault: `mig_instance_not_chosen`.
+    if not empty or _messages_about_mig(context):
+        return
+    create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_smi_argument(empty))
+    text = "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
+    yield of_gpus(
+        context,
+        "mig-misconfigured",
+        empty,
+        *MIG_FIELDS,
+        "name",
+        fix=Fix(text=text, commands=(create,), needs_root=True),
+        what="MIG is on, and there is no MIG instance that can compute",
+    )
+
+
+def mig_instance_not_chosen(context: RuleContext) -> Findings:
+    """There are several MIG instances, or an instance and whole GPUs, and the process does not
+    choose between them, or a program's message shows that it chose wrongly."""
+    with_mig, messages = _gpus_with_mig(context), _messages_about_mig(context)
+    instance_count = sum(_instance_count(gpu) or 0 for gpu in with_mig)
     # A process computes on one MIG instance, or on whole GPUs, so CUDA leaves these out.
     whole_gpus_left_out = [
         gpu for gpu in unhidden(context) if not gpu.mig_enabled and gpu.visible is False
     ]
-    has_a_choice = number_of_instances > 1 or (number_of_instances and whole_gpus_left_out)
-    must_choose = has_a_choice and not variable.startswith("MIG-")
-    if messages or must_choose:
-        what = "MIG is on, and the process does not use exactly one MIG instance"
-        # If CUDA starts, it uses the first instance, which may be what the person wants.
-        is_weak = not messages and not context.snapshot.cuda_api.init_code
-        yield of_gpus(context, cause, with_mig, *MIG, messages=messages, weak=is_weak, what=what)
+    has_a_choice = instance_count > 1 or (instance_count and whole_gpus_left_out)
+    is_chosen = context.snapshot.environment.get(VISIBLE_DEVICES, "").startswith("MIG-")
+    if messages or (has_a_choice and not is_chosen):
+        yield of_gpus(
+            context,
+            "mig-misconfigured",
+            with_mig,
+            *MIG_FIELDS,
+            messages=messages,
+            # If CUDA starts, it uses the first instance, which may be what the person wants.
+            weak=not messages and not context.snapshot.cuda_api.init_code,
+            what="MIG is on, and the process does not use exactly one MIG instance",
+        )
 
 
-HIDES = "CUDA_VISIBLE_DEVICES"
-MIG = ("mig_enabled", "mig_count", "mig_instances")
-NOTHING_RUNS = (
-    "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
-)
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+MIG_FIELDS = ("mig_enabled", "mig_count", "mig_instances")
 
 
-def _listed(concerned: Sequence[Gpu]) -> str:
+def _gpus_with_mig(context: RuleContext) -> list[Gpu]:
+    """The GPUs that are divided into MIG instances and that no variable hides."""
+    return [gpu for gpu in unhidden(context) if gpu.mig_enabled]
+
+
+def _messages_about_mig(context: RuleContext) -> Events:
+    """The messages of a program that does not use exactly one MIG instance."""
+    chosen = context.snapshot.environment.get(VISIBLE_DEVICES, "")
+    messages = events(context, "mig-misconfigured")
+    # torch's assertion about the number of devices means this only if MIG is on. Its row marks it.
+    if not _gpus_with_mig(context) and "MIG-" not in chosen:
+        messages = tuple(message for message in messages if "only_with" not in message.values)
+    # CUDA accepts one instance. If the variable names several, CUDA reports it as invalid.
+    if chosen.count("MIG-") > 1:
+        messages += cuda_errors(context, INVALID_DEVICE)
+    return messages
+
+
+def _smi_argument(concerned: Sequence[Gpu]) -> str:
     """These GPUs for `nvidia-smi -i`, or the first GPU if they cannot be identified."""
     return gpu_naming.smi_list(concerned) or "0"
 
@@ -126,12 +154,12 @@ def _listed(concerned: Sequence[Gpu]) -> str:
 def unhidden(context: RuleContext) -> list[Gpu]:
     """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
     because it is faulty."""
-    is_set = HIDES in context.snapshot.environment
+    is_set = VISIBLE_DEVICES in context.snapshot.environment
     listed = gpus(context)
     return [gpu for gpu in listed if not gpu.lost and not (is_set and gpu.visible is False)]
 
 
-def instances(gpu: Gpu) -> int | None:
+def _instance_count(gpu: Gpu) -> int | None:
     """How many MIG instances a GPU has, from their names or their number; None if no source shows
     it."""
     return len(gpu.mig_instances) or gpu.mig_count
@@ -147,8 +175,9 @@ def compute_mode(context: RuleContext) -> Findings:
     for mode in ("prohibited", "exclusive"):
         closed = [gpu for gpu in with_cuda if _mode(gpu) == mode]
         if closed:
-            # Only these GPUs: the others of a shared node belong to other people.
-            command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_listed(closed))
+            # The command names these GPUs, because the others of a shared node belong to other
+            # people. (The record's own command, without `-i`, is for a text without a list.)
+            command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_smi_argument(closed))
             text = RECORDS["compute-mode-exclusive"].text
             fix = Fix(text=text, commands=(command,), needs_root=True)
             # One process may compute in the exclusive mode.
@@ -157,7 +186,8 @@ def compute_mode(context: RuleContext) -> Findings:
 
 
 def _lacks_cuda(gpu: Gpu) -> bool:
-    """Whether a virtual GPU's profile has no CUDA: its name ends in A or B, not in Q or C."""
+    """Whether a virtual GPU's profile has no CUDA: the driver prohibits it, or the profile's name
+    ends in A or B (`GRID T4-2A`), not in Q or C."""
     is_prohibited = (gpu.virtualization or "").lower() == "vgpu" and _mode(gpu) == "prohibited"
     return is_prohibited or bool(re.search(r"-\d{1,3}[AB]$", gpu.name.strip()))
 
@@ -194,9 +224,9 @@ CODES: dict[int, str] = {
 }
 """The error codes of the driver API (cuda.h, CUresult) -> the causes."""
 CODE_OF_KIND = {kind: code for code, kind in CODES.items()}
-"""Kind of event -> the code of the same cause."""
+"""Kind of event -> the code of the same cause, the highest if it has several."""
 
-RUNS_ALREADY = (2, 36)
+ALSO_AFTER_START = (2, 36)
 """Codes with which programs also fail after CUDA has started, for other reasons (2: an allocation
 failed; 36: a call needs a newer driver). They count only if cuInit itself returned them."""
 
@@ -207,24 +237,24 @@ def cuda_answers(context: RuleContext) -> Findings:
     api = context.snapshot.cuda_api
     messages: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):
-        of_kind = CODE_OF_KIND.get(event.kind)
-        code = of_kind or whole_number(event.values.get("code")) or 0
-        is_of_start = of_kind or (code in CODES and code not in RUNS_ALREADY)
+        # A message of the cause itself has no code. A "cuda-error" has one, of any call.
+        code_of_cause = CODE_OF_KIND.get(event.kind)
+        code = code_of_cause or whole_number(event.values.get("code")) or 0
+        is_of_start = code_of_cause or (code in CODES and code not in ALSO_AFTER_START)
         if is_of_start or code == api.init_code:
             messages[code] = (*messages.get(code, ()), event)
     # In a text, the quoted line already contains the code.
     is_quoted = is_report(context) and api.init_code in messages
     if api.init_code and not context.other_host and not is_quoted:
         text, code = f"cuInit: {api.init_name} {api.init_code}", api.init_code
-        answer = shown(context, "cuda_api.init_code", text, code=str(code))
-        messages[code] = (*messages.get(code, ()), answer)
+        result = shown(context, "cuda_api.init_code", text, code=str(code))
+        messages[code] = (*messages.get(code, ()), result)
     for code, evidence in messages.items():
-        if _is_a_fault(context, code, evidence):
-            cause = CODES.get(code, "cuda-init-failed")
-            # A program that fails after hours of work had started CUDA, so this is not a failed
-            # start.
-            is_weak = events(context, "ran-first") or is_only_set(context, evidence)
-            yield finding(context, cause, evidence, weak=is_weak)
+        if not _is_a_fault(context, code, evidence):
+            continue
+        # A program that computed steps first had started CUDA, so this is not a failed start.
+        is_weak = events(context, "ran-first") or is_only_set(context, evidence)
+        yield finding(context, CODES.get(code, "cuda-init-failed"), evidence, weak=is_weak)
 
 
 NOT_INITIALIZED, NO_DEVICE, SYSTEM_NOT_READY = 3, 100, 802
@@ -267,9 +297,10 @@ def libcuda_missing(context: RuleContext) -> Findings:
     has_library = driver.library_found and has_nvidia(context) is not False
     has_driver = nvml_works or driver.module_loaded or has_library
     # nvidia-smi prints "CUDA Version: ERR!". In a container and in WSL, that has other causes.
-    is_bare = not in_container(context) and not os.wsl
-    version_errors = events(context, "cuda-version-err") if is_bare else ()
+    is_on_host = not in_container(context) and not os.wsl
+    version_errors = events(context, "cuda-version-err") if is_on_host else ()
     messages = (*version_errors, *events(context, "libcuda-unlinked"))
+    # The fix names packages that a Jetson does not have: its libcuda comes with JetPack.
     if not version_errors and has_driver and not os.jetson:
         messages += events(context, "libcuda-missing")
     if messages:
@@ -288,7 +319,8 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
         return
     first = messages[0]
     values = dict(first.values)
-    # Without these values, for example in a text, the title is the record's plain one.
+    # The title is filled with these two values. A message in a text has none, so that the record's
+    # plain title is used.
     if children:
         values = {"asked": "The driver", "problem": "no response", **values}
     if of_a_gpu:
@@ -300,7 +332,7 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
 
 
 def named_gpu(event: Event) -> str:
-    """The GPU that an event is about; its number is NVML's or CUDA's."""
+    """The GPU that an event is about: `GPU 1 (0000:0f:00.0)`; its number is NVML's or CUDA's."""
     number, bus = event.values.get("gpu"), event.values.get("bus")
     return f"GPU {number} ({bus})" if bus else f"GPU {number}"
 
@@ -314,8 +346,8 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
         # CUDA's codes have other meanings than NVML's.
-        is_nvmls = event.values.get("asked") == "nvml"
-        nvml_code = whole_number(event.values.get("code")) if is_nvmls else None
+        is_from_nvml = event.values.get("asked") == "nvml"
+        nvml_code = whole_number(event.values.get("code")) if is_from_nvml else None
         # Some GPUs do not have this value.
         if nvml_code == NVML_NOT_SUPPORTED:
             continue
@@ -328,7 +360,8 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         is_sensor = values.get("field") in ("temperature_celsius", "power_watts")
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
     # The list of the machine that was read says nothing about a host that the options describe.
-    for event in () if context.other_host else events(context, "cuda-misses-gpu"):
+    left_out = () if context.other_host else events(context, "cuda-misses-gpu")
+    for event in left_out:
         values = {"asked": named_gpu(event), "problem": "CUDA leaves it out"}
         yield finding(context, "driver-does-not-answer", (replace(event, values=values),))
 
@@ -378,7 +411,8 @@ def nvml_init_failed(context: RuleContext) -> Findings:
 RULES = (
     uvm_missing,
     device_permission,
-    mig_misconfigured,
+    mig_without_instances,
+    mig_instance_not_chosen,
     compute_mode,
     vgpu_unlicensed,
     cuda_answers,

@@ -71,17 +71,17 @@ def driver_missing(context: RuleContext) -> Findings:
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
     driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
-    is_ours = driver_belongs_here(context) or said_on_the_host(messages)
-    if driver_runs or has_gpu is False or not is_ours:
+    belongs_here = driver_belongs_here(context) or are_from_the_host(messages)
+    if driver_runs or has_gpu is False or not belongs_here:
         return
     lacks_library = driver.library_found is False
     # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
     # known GPU, torch's build must need CUDA.
-    is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
-    is_said = messages and not events(context, *PACKAGES_ARE_THERE)
-    if not is_said and not (lacks_library and is_suspected):
+    needs_driver = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
+    is_reported = messages and not events(context, *PACKAGES_ARE_THERE)
+    if not is_reported and not (lacks_library and needs_driver):
         return
-    evidence = [*messages, *on_the_bus(context)]
+    evidence = [*messages, *devices_on_bus(context)]
     if lacks_library:
         evidence.append(shown(context, "driver.library_found", "no library of a driver"))
     fix = drivers.driver_fix(context, "Install the NVIDIA driver")
@@ -91,27 +91,29 @@ def driver_missing(context: RuleContext) -> Findings:
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
 
 
-def said_on_the_host(messages: Iterable[Event]) -> bool:
+def are_from_the_host(messages: Iterable[Event]) -> bool:
     """Whether one of the messages comes from a container toolkit, which uses the host's driver."""
     return any(event.values.get("place") == "host" for event in messages)
 
 
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
+"""The beginnings of the names of the driver's libraries for CUDA and for NVML."""
 
 
-def on_the_bus(context: RuleContext) -> Events:
-    """Evidence from the PCI bus: the first two NVIDIA devices with their drivers."""
+DEVICES_QUOTED = 2
+"""How many devices the evidence quotes: the others of a machine mostly have the same driver."""
+
+
+def devices_on_bus(context: RuleContext) -> Events:
+    """Evidence from the PCI bus: the first NVIDIA devices with their drivers."""
     texts = [
         f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}"
         for device in nvidia_on_pci(context)
     ]
-    return tuple(shown(context, "pci_devices", text) for text in texts[:2])
+    return tuple(shown(context, "pci_devices", text) for text in texts[:DEVICES_QUOTED])
 
 
-NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
-
-
-def nvml_said(context: RuleContext) -> Events:
+def nvml_error(context: RuleContext) -> Events:
     """NVML's error as evidence; empty if it reported none."""
     driver = context.driver
     if not driver.nvml_code:
@@ -125,10 +127,11 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     # The unified memory module has its own finding.
     messages = [
         event
-        for event in events(context, *NOT_LOADED, "module-not-found")
+        for event in events(context, "driver-not-loaded", "nouveau-in-the-way", "module-not-found")
         if "uvm" not in event.values.get("module", "")
     ]
     is_installed = driver.library_found or driver.module_version or driver.library_version
+    # If NVIDIA's driver was never installed, nouveau belongs to the finding `driver-missing`.
     if messages or is_installed or driver.version:
         messages += events(context, "nouveau-in-use")
     if is_installed and driver.module_loaded is False and not kernel_driver_spoke(context):
@@ -139,37 +142,40 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     # The driver version in a text may be that of a package, so it does not prove that the driver
     # runs.
     answers = listed_gpus(context) if is_report(context) else driver_answers(context)
-    is_of_this_machine = driver_belongs_here(context) or said_on_the_host(messages)
-    if is_of_this_machine and not answers and has_nvidia(context) is not False:
-        evidence = (*messages, *nvml_said(context), *on_the_bus(context))
+    belongs_here = driver_belongs_here(context) or are_from_the_host(messages)
+    if belongs_here and not answers and has_nvidia(context) is not False:
+        evidence = (*messages, *nvml_error(context), *devices_on_bus(context))
         yield finding(context, "driver-not-loaded", evidence)
 
 
 def driver_too_old(context: RuleContext) -> Findings:
-    """The driver is older than a program's message asks, than torch's build needs, or than the GPU
-    needs."""
+    """The driver is older than a program's message requires, or than torch's build needs."""
     catalog, version = context.catalog, context.driver.version
     # No driver helps if no current build of torch supports the GPU.
     if catalog.never_serves(gpus(context)):
         return
-    complaints = complaints_of_the_driver(context)
-    floors = [driver_asked_by(context, complaint) for complaint in complaints]
-    # A message counts unless the driver is known to be as new as it asks.
-    unmet = [
-        (complaint, floor)
-        for complaint, floor in zip(complaints, floors, strict=True)
-        if not (version and floor) or _is_older(version, floor)
-    ]
-    named_floor = next((floor for _, floor in unmet if floor), None)
-    floor = named_floor or _floor_of_torch(context, complaints)
+    complaints, unmet, floors = complaints_of_the_driver(context), [], []
+    for complaint in complaints:
+        required = driver_asked_by(context, complaint)
+        # A message counts unless the driver is known to be as new as it requires.
+        if version and required and not _is_older(version, required):
+            continue
+        unmet.append(complaint)
+        if required:
+            floors.append(required)
+    floor = floors[0] if floors else _floor_of_torch(context, complaints)
     # Where torch computes, and on a Jetson, whose JetPack decides, the version proves nothing.
     may_compare = not context.torch.cuda_available and board_of(context.snapshot) is None
-    is_short = may_compare and _is_older(version, floor)
-    if unmet or is_short:
-        # The messages may require a newer driver than torch does, without naming what requires it.
-        least_known = floor if is_short or not version else None
-        said = tuple(complaint for complaint, _ in unmet)
-        yield _too_old(context, TORCH_OR_PROGRAM, least_known, said)
+    is_too_old = may_compare and _is_older(version, floor)
+    if unmet or is_too_old:
+        # If a program refuses a driver that is as new as `floor`, it needs a newer one than that,
+        # and no source says which.
+        known_floor = floor if is_too_old or not version else None
+        yield _too_old(context, TORCH_OR_PROGRAM, known_floor, tuple(unmet))
+
+
+OLDEST_CUDA_MAJOR = 11
+"""CUDA 11: the oldest of the catalog's builds."""
 
 
 def _floor_of_torch(context: RuleContext, complaints: Events) -> str | None:
@@ -177,11 +183,11 @@ def _floor_of_torch(context: RuleContext, complaints: Events) -> str | None:
     itself reports that it runs it, as in WSL and with cuda-compat."""
     cuda = cuda_needed(context.torch)
     if cuda is None:
-        # torch's message names the CUDA that the driver serves (`12090`), so torch needs the next
-        # major version. CUDA 11 is the oldest of the catalog's builds.
-        served = [whole_number(event.values.get("found")) or 0 for event in complaints]
-        major = max(served, default=0) // 1000
-        cuda = f"{major + 1}.0" if major > 10 else None
+        # torch's message names the CUDA that the driver supports, as 1000 * major + 10 * minor
+        # (`12090`). So torch needs at least the next major version.
+        supported = [whole_number(event.values.get("found")) or 0 for event in complaints]
+        major = max(supported, default=0) // 1000
+        cuda = f"{major + 1}.0" if major >= OLDEST_CUDA_MAJOR else None
     driver_cuda = context.driver.cuda
     if cuda is None or (driver_cuda and parsed(driver_cuda) >= parsed(cuda)):
         return None
@@ -189,6 +195,7 @@ def _floor_of_torch(context: RuleContext, complaints: Events) -> str | None:
 
 
 TORCH_OR_PROGRAM = "torch or the program"
+"""What needs the newer driver, for the title: a message rarely says which of the two it is."""
 
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
@@ -222,6 +229,7 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
     build, driver = context.choice.build, context.driver
     torch_stays = context.choice.action == "kept"
     driver_is_known = driver.version or driver.cuda
+    # Without another build that is known to work with this driver, only a newer driver is left.
     if build is None or build.backend == "cpu" or torch_stays or not driver_is_known:
         return newer
     # If torch has no kernel for the GPU, a newer driver is not enough.
@@ -232,6 +240,7 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
     update = () if lacks_kernels else paste.titled(or_newer, *newer.commands)
     # torch's own message contains the CUDA version that torch found.
     is_from_torch = any("found" in event.values for event in complaints)
+    # A text without any sign of torch: the message is from another program.
     if context.torch == Torch() and is_report(context) and not is_from_torch:
         text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
@@ -255,25 +264,31 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     if machine.os.wsl:
         return
     messages = events(context, "nvml-mismatch")
-    programs_complain = bool(messages)
+    is_reported = bool(messages)
     nvml_works = driver.nvml_code == 0
     if kernel and library and parsed(kernel) != parsed(library):
         # The versions in a text may have been read on different days.
-        is_read_here = not (is_report(context) or context.other_host or machine.os.jetson)
-        # If NVML responds, its library matches the module, even if their version numbers differ.
+        is_read_here = not (is_report(context) or context.other_host)
+        # NVML responds only if the library that it loaded matches the module. Another version on
+        # the disk is then a warning, and only if both were read on this Linux machine.
         if not nvml_works or (on(context, "linux") and is_read_here):
             messages += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
-        messages += nvml_said(context)
+        messages += nvml_error(context)
     if not messages:
         return
     if kernel:
         messages += (shown(context, "driver.version", f"kernel module {kernel}"),)
     # On a host, NVML's result decides and CUDA's error is a consequence. An image may contain old
     # libraries, and then CUDA's own code shows which library it is.
-    is_of_an_image = in_container(context) and cuda_errors(context, 803, 804)
-    is_weak = is_of_an_image or (nvml_works and not programs_complain)
+    is_of_an_image = in_container(context) and cuda_errors(context, *WRONG_LIBCUDA)
+    # A driver that NVML still reaches works until the next reboot, so that nothing has failed yet.
+    is_weak = is_of_an_image or (nvml_works and not is_reported)
     yield finding(context, "nvml-mismatch", messages, weak=is_weak)
+
+
+WRONG_LIBCUDA = (803, 804)
+"""cudaErrorSystemDriverMismatch and cudaErrorCompatNotSupportedOnDevice."""
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:
@@ -290,28 +305,23 @@ def gpu_init_failed(context: RuleContext) -> Findings:
         messages = events(context, "gpu-init-failed", "no-devices-found")
         is_bound = "nvidia" in [device.driver for device in nvidia_on_pci(context)]
         nvml_answers = machine.driver.module_loaded and not machine.driver.nvml_code
+        # An empty tuple is an empty list; None would mean that nobody listed the GPUs.
         lists_nothing = is_bound and bool(nvml_answers) and machine.gpus == ()
     if messages or left_out or (lists_nothing and driver_belongs_here(context)):
-        evidence = (*messages, *left_out, *on_the_bus(context))
+        evidence = (*messages, *left_out, *devices_on_bus(context))
         who = ", ".join(map(named_gpu, left_out)) or gpu_naming.gpu_names(context)
         yield finding(context, "gpu-init-failed", evidence, who=who)
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
-    """The loaded driver does not support the GPU, which is too old, too new, or needs the other
-    kind of kernel modules."""
-    driver, catalog = context.driver, context.catalog
+    """The loaded driver does not support the GPU, as its own message says or as its version shows:
+    newer drivers have dropped the GPU."""
+    catalog = context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
-    dropped = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
-    is_open, needs_open = driver.open_module, drivers.needs_open(context)
-    is_wrong_kind = not drivers.takes_open(context) if is_open else needs_open and is_open is False
-    # Only a probed machine proves that no GPU is listed, because a text may leave out the list.
-    is_live = driver.module_loaded and driver_belongs_here(context) and not is_report(context)
-    if not messages and is_wrong_kind and is_live:
-        kind = "open" if is_open else "closed"
-        text = f"{kind} kernel modules"
-        messages = (shown(context, "driver.open_module", text, driver=kind),)
+    dropped = catalog.too_new(context.driver.version, gpus_to_serve(context.snapshot, catalog))
+    # If torch computes, the driver supports the GPU, whatever its version.
     is_dropped = dropped and not context.torch.cuda_available
+    # The driver lists only GPUs that it has started.
     if is_dropped or (messages and not listed_gpus(context)):
         messages += tuple(shown(context, "driver.version", text) for text in dropped)
         names = gpu_naming.gpu_names(context)

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import Name
-from gpusetup.catalog.companion_table import companion_table
 from gpusetup.causes.host import short_disks
-from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip
-from gpusetup.choose.compatibility import takes_numpy, why_release_differs
+from gpusetup.choose.compatibility import takes_numpy
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import (
     RuleContext,
@@ -23,7 +21,6 @@ from gpusetup.evidence.context import (
     package,
     packages,
     says_nothing_else,
-    value_evidence,
 )
 from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import is_beside_torch
@@ -33,7 +30,6 @@ from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import normalised
 
 
 def torch_missing(context: RuleContext) -> Findings:
@@ -53,8 +49,8 @@ def torch_missing(context: RuleContext) -> Findings:
 
 
 def torch_itself(context: RuleContext) -> Findings:
-    """The installed torch is incomplete, cannot be imported, does not fit
-    the installed numpy, or would load the toolkit's stub of libcuda instead of the driver's."""
+    """The installed torch is incomplete, cannot be imported, does not fit the installed numpy, or
+    would load the toolkit's stub of libcuda instead of the driver's: a finding for each."""
     torch, numpy = context.torch, package(context, "numpy")
     if any(copy.intact is False for copy in packages(context, "torch")):
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
@@ -77,6 +73,7 @@ def mixed_torch_installs(context: RuleContext) -> Findings:
     copies = packages(context, "torch")
     versions = tuple(dict.fromkeys(copy.version for copy in copies))
     if conda and pip:
+        # The same release is one installation: conda's package has metadata for pip, too.
         if parsed(conda).release != parsed(pip).release:
             text = f"conda has torch {conda}, pip {pip}"
             yield seen(context, "mixed-conda-pip", "packages", text)
@@ -126,12 +123,13 @@ def torch_cpu_build(context: RuleContext) -> Findings:
         # If no source shows whether there is a GPU, only a text about CUDA makes one likely.
         is_about_cuda = messages or cuda_was_refused(context) or says_nothing_else(context)
         has_gpu = is_report(context) and bool(is_about_cuda)
-    if not has_gpu or not (messages or (torch.backend == "cpu" and not torch.cuda_available)):
+    # A torch that sees a GPU is no CPU build, whatever its label says.
+    is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
+    if not has_gpu or not (messages or is_cpu_build):
         return
     # If the listed build has CUDA, a different torch printed the message.
     name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
-    gpu = gpu_naming.gpu_names(context)
-    backend = context.torch.backend or "cpu"
+    gpu, backend = gpu_naming.gpu_names(context), torch.backend or "cpu"
     evidence = [*messages, shown(context, "torch.version", f"{name}, backend {backend}")]
     if gpus(context):
         evidence.append(shown(context, "gpus", gpu))
@@ -169,23 +167,29 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         yield finding(context, "torch-sees-no-gpu", messages)
 
 
-def interpreter(context: RuleContext) -> Findings:
+def python_32bit(context: RuleContext) -> Findings:
+    """The Python is a 32-bit build, for which torch has no wheels."""
+    if context.snapshot.python.bits != 32:
+        return
+    # A torch that ran, or that an installer lists, is 64-bit, and so is its Python.
+    torch_is_there = context.torch.cuda_available is not None or package(context, "torch")
+    if not is_report(context) or not torch_is_there:
+        yield seen(context, "python-32bit", "python.bits", f"{paste.python(context)}: 32 bits")
+
+
+def no_wheel_for_machine(context: RuleContext) -> Findings:
     """No torch can be installed for this Python, on this system, or with this libc."""
-    os, python, torch = context.os, context.snapshot.python, context.torch
+    os, python = context.os, context.snapshot.python
+    # This has its own finding.
     if python.bits == 32:
-        # A torch that ran, or that an installer lists, is 64-bit, and so is its Python.
-        torch_is_there = torch.cuda_available is not None or package(context, "torch")
-        if not is_report(context) or not torch_is_there:
-            text = f"{paste.python(context)}: 32 bits"
-            yield seen(context, "python-32bit", "python.bits", text)
         return
     musl = events(context, "musl-libc")
     # If torch is installed, or the text is about something else, an old Python is not the problem.
-    if is_report(context) and (torch.version or context.snapshot.events) and not musl:
+    is_about_more = context.torch.version or context.snapshot.events
+    if is_report(context) and is_about_more and not musl:
         return
-    builds = [
-        row for row in context.catalog.builds if (row.os, row.machine) == (os.family, os.machine)
-    ]
+    here = (os.family, os.machine)
+    builds = [build for build in context.catalog.builds if (build.os, build.machine) == here]
     libc, tag = os.libc or "", python_tag(context.snapshot)
     # torch's wheels are built against glibc.
     if musl or libc.startswith("musl"):
@@ -197,6 +201,7 @@ def interpreter(context: RuleContext) -> Findings:
         yield seen(context, "no-wheel-for-platform", "os.libc", system, what=system, asked="torch")
     elif builds and tag and not any(tag in build.pythons for build in builds):
         yield seen(context, "python-no-wheel", "python.version", f"Python {tag}", asked="torch")
+    # The builds for Windows and macOS have no glibc.
     oldest = min(filter(None, (build.glibc for build in builds)), key=parsed, default="0")
     if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(oldest):
         yield seen(context, "glibc-too-old", "os.libc", libc, needed=oldest)
@@ -205,7 +210,7 @@ def interpreter(context: RuleContext) -> Findings:
 def environment(context: RuleContext) -> Findings:
     """Something in the target environment keeps an installer from changing it; no finding if no
     target was named."""
-    python, warning = context.snapshot.python, Severity.WARNING
+    python = context.snapshot.python
     problems = [
         reading.problem
         for reading in context.snapshot.readings
@@ -216,14 +221,18 @@ def environment(context: RuleContext) -> Findings:
     # uv installs without pip.
     if python.has_pip is False:
         yield seen(context, "pip-missing", "python.has_pip", "no pip", severity=Severity.NOTE)
-    # A warning only, because what is installed there may work.
-    subject = "python.externally_managed"
+    # Only warnings, because what is installed there may work.
     if python.externally_managed:
-        mark = "EXTERNALLY-MANAGED"
-        yield seen(context, "externally-managed", subject, mark, severity=warning)
+        subject = "python.externally_managed"
+        yield seen(context, "externally-managed", subject, "EXTERNALLY-MANAGED", weak=True)
     elif python.site_writable is False:
-        subject, text = "python.site_writable", "not writable"
-        yield seen(context, "externally-managed", subject, text, severity=warning)
+        subject = "python.site_writable"
+        yield seen(context, "externally-managed", subject, "not writable", weak=True)
+
+
+SMALL_SHM_BYTES = GIB
+"""A /dev/shm of this size or less is worth a warning: docker's default is 64 MiB, and the workers
+of a DataLoader often share more."""
 
 
 def host(context: RuleContext) -> Findings:
@@ -237,11 +246,10 @@ def host(context: RuleContext) -> Findings:
     if messages or disks:
         # Without an error message, a nearly full disk is only a warning.
         yield finding(context, "pip-cache-disk-full", (*messages, *disks), weak=not messages)
-    shared_memory = machine.memory.shm_total_bytes
-    # By default, docker gives a container 64 MiB of shared memory, but DataLoader workers often
-    # share more.
-    if shared_memory is not None and shared_memory <= GIB and in_container(context):
-        text = f"/dev/shm is {gib(shared_memory)}"
+    shm = machine.memory.shm_total_bytes
+    # Outside of containers, the system gives /dev/shm half of its memory.
+    if shm is not None and shm <= SMALL_SHM_BYTES and in_container(context):
+        text = f"/dev/shm is {gib(shm)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
 
 
@@ -261,29 +269,33 @@ def companions(context: RuleContext) -> Findings:
     show."""
     names: tuple[Name, ...] = ("torchvision", "torchaudio")
     for name in names:
-        cause = f"{name}-mismatch"
-        messages, torch, listed = events(context, cause), context.torch, package(context, name)
-        is_weak = False
-        if not messages and name == "torchvision":
-            messages = events(context, IMAGE_WARNING)
-            is_weak = not says_nothing_else(context, IMAGE_WARNING)
-        if not messages:
-            # torch computes although versions differ: the companion fails when it is used.
-            is_weak = bool(context.torch.cuda_available)
+        cause, torch, listed = f"{name}-mismatch", context.torch, package(context, name)
+        failures = events(context, cause)
+        warnings = events(context, IMAGE_WARNING) if name == "torchvision" else ()
         differs = companion_fits(context, name) is False
-        if messages or differs:
-            pair = f"{name} does not belong to this torch"
-            if differs and listed:
-                pair += f" {torch.version or torch.backend}: {name} {listed.version}"
-            fix = _companion_fix(context, name)
-            evidence = (*messages, shown(context, "packages", pair))
-            yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
+        if not (failures or warnings or differs):
+            continue
+        if failures:
+            is_weak = False
+        elif warnings:
+            is_weak = not says_nothing_else(context, IMAGE_WARNING)
+        else:
+            # torch computes although versions differ: the companion fails when it is used.
+            is_weak = bool(torch.cuda_available)
+        pair = f"{name} does not belong to this torch"
+        if differs and listed:
+            pair += f" {torch.version or torch.backend}: {name} {listed.version}"
+        fix = _companion_fix(context, name)
+        evidence = (*(failures or warnings), shown(context, "packages", pair))
+        yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
-    """Install the companion of the installed torch, or both together if torch must change too."""
+    """Install torch and its companion together; if torch belongs to a board or an image, only the
+    companion."""
     torch = context.torch
-    # A torch below /usr whose version is unknown came with the image of a board or a container.
+    # A torch below /usr whose version is unknown came with the image of a board or a container. A
+    # notebook service also keeps it there, but its users may replace it.
     lies_in_system = "/usr/" in (torch.location or "")
     if context.os.jetson or (lies_in_system and not torch.version and not lender_of(context)):
         return Fix(
@@ -297,33 +309,6 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     return paste.install_torch(context, f"Install torch and {name} together. ")
 
 
-def pairs(context: RuleContext) -> Findings:
-    """Packages whose release does not work with the installed torch, as `resolve` judges them."""
-    torch, os, catalog = context.torch, context.os, context.catalog
-    build = catalog.row_of(
-        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
-    )
-    if build is None:
-        return
-    for installed in context.snapshot.packages or ():
-        project = companion_table().project(normalised(installed.name))
-        # Other functions judge the packages of torch's own index by their release, and conda checks
-        # its own packages.
-        if project is None or project.wheels == "torch index" or installed.installer == "conda":
-            continue
-        # The CUDA of a labelled wheel, or of one from a folder, is not the table's.
-        if "+" in installed.version or installed.direct:
-            continue
-        reason = why_release_differs(project.name, installed.version, build, catalog)
-        if reason is None:
-            continue
-        install = paste.gpusetup(context, project.name)
-        fix = Fix(text="Install the release that works with this torch", commands=(install,))
-        pair = reason.partition(" (")[0]
-        evidence = (value_evidence(context, "packages", pair),)
-        yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
-
-
 RULES = (
     torch_missing,
     torch_itself,
@@ -332,10 +317,10 @@ RULES = (
     torch_cpu_build,
     foreign_wheel,
     torch_sees_no_gpu,
-    interpreter,
+    python_32bit,
+    no_wheel_for_machine,
     environment,
     host,
     settings,
     companions,
-    pairs,
 )

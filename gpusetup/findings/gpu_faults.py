@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.message_rules import finding, marked, of_gpus, shown
 from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.drivers import REBOOT
-from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.finding import Finding, Findings, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, visible_gpus
 from gpusetup.model.shell import Lines, filled, lines
@@ -45,7 +45,7 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
     slowed = [
         gpu
         for gpu in gpus(context)
-        if reasons & set(gpu.throttle_reasons or ())
+        if not reasons.isdisjoint(gpu.throttle_reasons or ())
         or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
     ]
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
@@ -55,30 +55,33 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
 
 PCIE_LINK_FIELDS = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
 
+USUAL_LANES = 8
+"""A link with this many lanes is not slow: boards with two slots give each of them eight."""
+
 
 def pcie_degraded(context: RuleContext) -> Findings:
-    """GPUs whose PCIe link uses at most half of its lanes, and fewer than 8: eight lanes of sixteen
-    are usual on boards with two slots."""
-
-    def is_narrow(width: int | None, width_max: int | str | None) -> bool:
-        """Whether both numbers are known and the link is narrow; a width of 0 is no width."""
-        if not width or not width_max:
-            return False
-        return width * 2 <= int(width_max) and width < 8
-
+    """GPUs whose PCIe link uses at most half of its lanes, and fewer than `USUAL_LANES`."""
     # A lost GPU has its own finding.
     narrow = [
         gpu
         for gpu in gpus(context)
-        if not gpu.lost and is_narrow(gpu.pcie_width, gpu.pcie_width_max)
+        if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max)
     ]
-    messages = [
-        event
-        for event in events(context, "pcie-degraded")
-        if is_narrow(whole_number(event.values.get("width")), event.values.get("width_max"))
-    ]
+    messages = []
+    for event in events(context, "pcie-degraded"):
+        width, width_max = (whole_number(event.values.get(key)) for key in ("width", "width_max"))
+        if _is_narrow(width, width_max):
+            messages.append(event)
     if narrow or messages:
         yield of_gpus(context, "pcie-degraded", narrow, *PCIE_LINK_FIELDS, messages=messages)
+
+
+def _is_narrow(width: int | None, width_max: int | None) -> bool:
+    """Whether both numbers of lanes are known and the link is narrow. NVML reports 0 if it does
+    not know a number."""
+    if not width or not width_max:
+        return False
+    return width * 2 <= width_max and width < USUAL_LANES
 
 
 MOSTLY_USED = 0.85
@@ -91,8 +94,8 @@ def memory_taken(context: RuleContext) -> Findings:
         used = gpu.memory_used_bytes or 0
         # If the size is unknown, any used memory counts.
         if used > MOSTLY_USED * (gpu.memory_total_bytes or used):
-            holders = ", ".join(f"{held.name} ({held.pid})" for held in gpu.processes or ())
-            evidence = shown(context, "gpus", f"{gib(used)} used {holders}")
+            processes = ", ".join(f"{one.name} ({one.pid})" for one in gpu.processes or ())
+            evidence = shown(context, "gpus", f"{gib(used)} used {processes}")
             names = gpu_naming.gpus_in_title(context, (gpu,))
             yield finding(context, "gpu-memory-taken", (evidence,), who=names)
 
@@ -138,10 +141,7 @@ DEVICE_FAULTS = (
     DeviceFault(
         "ecc-error",
         "48 63 64 94 95 140 156 157 160 161 171 172",
-        (
-            *("ecc_uncorrected", "retired_pending", "remap_failed", "sram_threshold_exceeded"),
-            "retired_pages",
-        ),
+        ("ecc_uncorrected", "retired_pending", "remap_failed", "sram_threshold_exceeded"),
     ),
     DeviceFault(
         "hardware-fault",
@@ -164,8 +164,8 @@ shown."""
 UNCORRECTABLE = 214
 """cudaErrorECCUncorrectable."""
 
-RETIRED_PAGES_MOST = 60
-"""A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
+UNKNOWN_ERROR = "unknown error"
+"""The value with which the record of `gpu-fell-off-bus` marks NVML's unspecific error."""
 
 RESETS = {"gpu_reset", "drain_and_reset", "none", None}
 """Recovery actions of the driver for which resetting the GPU is enough; None if it gives none."""
@@ -177,45 +177,57 @@ def device_faults(context: RuleContext) -> Findings:
 
     A recovery action that the driver recommends is a finding too if no other fault is shown.
     """
-    listed = gpus(context)
     has_earlier_fault = False
     for fault in DEVICE_FAULTS:
         messages = _messages_of(context, fault, has_earlier_fault=has_earlier_fault)
-        faulty = [gpu for gpu in listed if any(_marks(gpu, field) for field in fault.fields)]
-        # The recommended action belongs to a fault that was found earlier in this loop.
-        is_consequence = fault.cause == "hardware-fault" and has_earlier_fault
-        if not messages and (not faulty or is_consequence):
-            continue
-        has_earlier_fault = True
-        # The GPUs that a tool reports as faulty and those whose PCI addresses events name.
-        by_slot = {
-            gpu_naming.slot_key(gpu.pci_bus_id): gpu
-            for gpu in (*faulty, *gpu_naming.gpus_at_slots(context, messages))
-        }
-        concerned = tuple(by_slot.values())
-        # If there are several GPUs and no source shows which one it is, the title names none.
-        is_named = concerned or len(listed) < 2
-        evidence = (*messages, *marked(context, faulty, *fault.fields))
-        xids = [
-            f"{XID_WORDS[event.kind]} {event.values['number']}"
-            for event in messages
-            if event.kind in XID_WORDS and event.values.get("number")
+        # The recovery action of a healthy GPU is "none".
+        faulty = [
+            gpu
+            for gpu in gpus(context)
+            if any(getattr(gpu, field) not in (None, False, 0, "none") for field in fault.fields)
         ]
-        found = finding(
-            context,
-            fault.cause,
-            evidence,
-            who=gpu_naming.gpus_in_title(context, concerned) if is_named else "The GPU",
-            what=", ".join(dict.fromkeys(xids)) or "the driver recommends a reset",
-        )
-        actions = {gpu.recovery_action for gpu in faulty}
-        # A driver that recommends a reboot knows that a reset is not enough.
-        may_reset = fault.cause == "hardware-fault" and actions <= RESETS
-        if found.fix and (may_reset or fault.cause == "ecc-error"):
-            reset = _reset_commands(context, concerned)
-            first = tuple(line for line in found.fix.commands if line != REBOOT)
-            found = replace(found, fix=replace(found.fix, commands=(*first, *reset)))
-        yield found
+        # The recommended action belongs to a fault that was found earlier in this loop.
+        if fault.cause == "hardware-fault" and has_earlier_fault and not messages:
+            continue
+        if messages or faulty:
+            has_earlier_fault = True
+            yield _finding_of_fault(context, fault, messages, faulty)
+
+
+def _finding_of_fault(
+    context: RuleContext, fault: DeviceFault, messages: Sequence[Event], faulty: Sequence[Gpu]
+) -> Finding:
+    """The finding that names the GPUs and the Xids of a fault, and resets these GPUs if a reset is
+    enough. `faulty` are the GPUs whose values show the fault."""
+    # The same GPU may have a faulty value and be named in a message by its PCI address.
+    by_slot = {
+        gpu_naming.slot_key(gpu.pci_bus_id): gpu
+        for gpu in (*faulty, *gpu_naming.gpus_at_slots(context, messages))
+    }
+    concerned = tuple(by_slot.values())
+    # If there are several GPUs and no source shows which one it is, the title names none.
+    is_named = concerned or len(gpus(context)) < 2
+    xids = [
+        f"{XID_WORDS[event.kind]} {event.values['number']}"
+        for event in messages
+        if event.kind in XID_WORDS and event.values.get("number")
+    ]
+    found = finding(
+        context,
+        fault.cause,
+        (*messages, *marked(context, faulty, *fault.fields)),
+        who=gpu_naming.gpus_in_title(context, concerned) if is_named else "The GPU",
+        what=", ".join(dict.fromkeys(xids)) or "the driver recommends a reset",
+    )
+    # A driver that recommends a reboot knows that a reset is not enough.
+    may_reset = fault.cause == "hardware-fault" and all(
+        gpu.recovery_action in RESETS for gpu in faulty
+    )
+    if found.fix is None or not (may_reset or fault.cause == "ecc-error"):
+        return found
+    before_reset = tuple(line for line in found.fix.commands if line != REBOOT)
+    commands = (*before_reset, *_reset_commands(context, concerned))
+    return replace(found, fix=replace(found.fix, commands=commands))
 
 
 XID_WORDS = {"xid": "Xid", "sxid": "SXid"}
@@ -229,27 +241,19 @@ def _messages_of(
     messages = []
     for event in events(context, "xid"):
         number = event.values.get("number", "")
-        # The driver's recommendation belongs to the fault before it, or is no longer needed. One
-        # without an action in words still means that the GPU needs some recovery.
-        is_past = recovery_action(event.values.get("recovery", "Reset")) is None
-        is_explained = number == RECOVERY_XID and (has_earlier_fault or is_past)
-        if number in fault.xids.split() and not is_explained:
+        # The recommendation after another fault belongs to that fault, and `to 0x0 (None)` means
+        # that the GPU no longer needs a recovery.
+        is_over = recovery_action(event.values.get("recovery")) == "none"
+        is_no_fault = number == RECOVERY_XID and (has_earlier_fault or is_over)
+        if number in fault.xids.split() and not is_no_fault:
             messages.append(event)
-    # In WSL, "fell off the bus" in a person's own words is not a kernel message.
-    of_cause = events(context, *RECORDS[fault.cause].kinds)
-    messages += [e for e in of_cause if not (context.os.wsl and e.values.get("said"))]
+    # In WSL, "Unknown Error" for a GPU's handle does not mean that the GPU fell off the bus.
+    for event in events(context, *RECORDS[fault.cause].kinds):
+        if not (context.os.wsl and event.values.get("reason") == UNKNOWN_ERROR):
+            messages.append(event)
     if fault.cause == "ecc-error":
         messages += cuda_errors(context, UNCORRECTABLE)
     return messages
-
-
-def _marks(gpu: Gpu, field: str) -> bool:
-    """Whether the value of this field shows a fault of the GPU."""
-    value = getattr(gpu, field)
-    if not value or value == "none":
-        return False
-    # In normal use, the driver retires single pages.
-    return field != "retired_pages" or value >= RETIRED_PAGES_MOST
 
 
 def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:

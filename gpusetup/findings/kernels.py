@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpusetup.catalog.builds import OLDEST_SERVED
 from gpusetup.catalog.jetpack import (
     FIRST_OF_THOR,
     UNDECLARED,
     UNIFIED,
     board_of,
 )
-from gpusetup.catalog.kernels import readable
+from gpusetup.catalog.kernels import readable, served_by
 from gpusetup.causes.extensions import extension_of, kernel_messages
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
@@ -40,18 +39,19 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     board, torch = board_of(context.snapshot), context.torch
     if not board:
         return
-    asked_in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
-    sees_no_gpu = torch.backend == "cpu" or torch.cuda_available is False or asked_in_vain
+    missing = events(context, "cuda-lib-missing")
+    # NVIDIA's own wheel needs some libraries without declaring them, so where only these are
+    # missing, torch is the right one.
+    proof = tuple(e for e in missing if not e.values.get("library", "").startswith(UNDECLARED))
+    if missing and not proof:
+        return
+    # `asked`: the text contains a call such as is_available() and that it printed False.
+    printed_false = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
+    sees_no_gpu = torch.backend == "cpu" or torch.cuda_available is False or printed_false
     # A text about torch may not show that torch is installed. On a probed machine, the probe looked
     # for torch.
     may_be_installed = torch.installed or (torch.installed is None and is_report(context))
-    # NVIDIA's own wheel needs some libraries without declaring them, so where only these are
-    # missing, torch is the right one.
-    missing = events(context, "cuda-lib-missing")
-    declared = tuple(e for e in missing if not e.values.get("library", "").startswith(UNDECLARED))
-    if missing and not declared:
-        return
-    if not ((sees_no_gpu and may_be_installed) or declared or _cannot_run_on_board(context)):
+    if not ((sees_no_gpu and may_be_installed) or proof or _cannot_run_on_board(context)):
         return
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
@@ -59,7 +59,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
         evidence=(
-            *event_evidence(declared),
+            *event_evidence(proof),
             value_evidence(context, "torch.version", torch_in_words(context)),
         ),
         fix=paste.jetson_fix(context),
@@ -67,7 +67,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
 
 
 def _cannot_run_on_board(context: RuleContext) -> bool:
-    """Whether torch lists no kernel for this Jetson's GPU."""
+    """Whether torch's list of kernels is known and has none for this Jetson's GPU."""
     kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
     return bool(context.torch.kernels and kernels) and not any(kernels)
 
@@ -80,34 +80,37 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     if messages:
         # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
-        older = fullest.values.get("side", "").startswith("old")
-        yield _unserved(context, messages, fullest.values.get("gpu"), older=older)
+        is_older = fullest.values.get("side") == "old"
+        yield _finding_without_kernels(context, messages, fullest.values.get("gpu"), is_older)
     # On a Jetson, jetson_wrong_wheel makes the finding and names the source of the right wheel.
     elif board_of(context.snapshot):
         return
+    # No build in the catalog has kernels for these GPUs.
     elif context.catalog.never_serves(gpus(context)) and not is_beside_torch(context):
-        yield _unserved(context, (), None, older=True)
+        yield _finding_without_kernels(context, (), None, is_older=True)
     # A text may list the kernels of a torch without its CUDA version.
     elif kernels and (is_cuda_build(torch) or is_report(context)):
         for gpu in visible_gpus(context.snapshot):
             capability = gpu.compute_capability
             if capability and serving(context, gpu) is None:
-                yield _unserved(context, (), gpu.name, older=capability < max(kernels))
+                is_older = capability < max(kernels)
+                yield _finding_without_kernels(context, (), gpu.name, is_older)
 
 
-def _unserved(
-    context: RuleContext, messages: Iterable[Event], gpu: str | None, *, older: bool
+def _finding_without_kernels(
+    context: RuleContext, messages: Iterable[Event], gpu: str | None, is_older: bool
 ) -> Finding:
     """The finding that a torch (or a program) has no kernels for a GPU.
 
-    `older` says that the GPU is older than the kernels; `gpu` is its name, None for all GPUs.
+    `is_older` says that the GPU is older than the kernels; `gpu` is its name, None for all GPUs.
     """
     # The text may name one torch while another one prints the message.
     of_torch = "The torch that runs" if messages else torch_in_words(context)
     who = _program_beside_torch(context) or of_torch
-    cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
+    cause = "arch-too-old-for-wheel" if is_older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
-    return finding(context, cause, (*messages, *_seen(context)), who=who, gpu=name)
+    evidence = (*messages, *_gpus_and_kernels(context))
+    return finding(context, cause, evidence, who=who, gpu=name)
 
 
 def _program_beside_torch(context: RuleContext) -> str:
@@ -117,8 +120,8 @@ def _program_beside_torch(context: RuleContext) -> str:
     return context.snapshot.failing.program or "The program"
 
 
-def _seen(context: RuleContext) -> Events:
-    """One message as evidence, with the GPUs and torch's kernels."""
+def _gpus_and_kernels(context: RuleContext) -> Events:
+    """One event as evidence, with the GPUs and torch's kernels."""
     kernels = " ".join(context.torch.kernels or ("unknown",))
     names = gpu_naming.gpu_names(context)
     return (shown(context, "torch.kernels", f"{names}; kernels: {kernels}"),)
@@ -135,35 +138,41 @@ def no_kernel_image(context: RuleContext) -> Findings:
         return
     module, gpus_read = extension_of(messages), capabilities(context)
     # If torch's list contains the kernel, the record's `refuted_by` removes the finding.
-    cause = "extension-arch-mismatch" if module else _by_age(context, gpus_read)
+    cause = "extension-arch-mismatch" if module else _cause_by_release(context, gpus_read)
     gpu_name = gpu_naming.gpu_names(context) if gpus_read else "this GPU"
     who = module or _program_beside_torch(context)
     if cause == "arch-too-new-for-wheel":
         who = who or torch_in_words(context)
-    evidence = (*messages, *_seen(context))
+    evidence = (*messages, *_gpus_and_kernels(context))
     yield finding(context, cause, evidence, who=who or "an extension", gpu=gpu_name)
 
 
-def _by_age(context: RuleContext, gpus_read: list[Capability]) -> str:
-    """The cause if the wheel's kernels are unknown: newer wheels dropped old GPUs, and older wheels
-    do not support new ones yet."""
-    version = context.torch.version
-    is_before_hopper = version is not None and parsed(version) < parsed("1.13")
-    oldest, newest = SERVED_BEFORE_HOPPER if is_before_hopper else SERVED_SINCE
+ALL_HAVE_HOPPER = "2.1"
+"""Since this release, each CUDA build of torch has kernels up to Hopper (9.0), and the builds of
+all releases since then stand for a torch of an unknown release."""
+
+
+def _cause_by_release(context: RuleContext, gpus_read: list[Capability]) -> str:
+    """The cause if torch's list of kernels is unknown: the CUDA builds of its release tell whether
+    the GPU is too old or too new for one of them."""
     if not gpus_read:
         return "no-kernel-image"
-    if max(gpus_read) > newest:
-        return "arch-too-new-for-wheel"
-    if min(gpus_read) < oldest:
-        return "arch-too-old-for-wheel"
-    # torch's own wheels support these GPUs, so the kernel that failed is not torch's.
+    release, first = (context.torch.version or "").partition("+")[0], context.catalog.releases[0]
+    # The builds before the catalog's first release had kernels for the same old GPUs.
+    if release and parsed(release) < parsed(first.torch):
+        release = first.torch
+    cuda_builds = [build for build in context.catalog.builds if build.kernels]
+    builds = [build for build in cuda_builds if build.torch == release] or [
+        build for build in cuda_builds if parsed(build.torch) >= parsed(ALL_HAVE_HOPPER)
+    ]
+    for build in builds:
+        for capability in gpus_read:
+            if served_by(build.kernels, capability, build.cuda, build.cuda) is None:
+                newest = max(map(Capability.parse, readable(build.kernels)))
+                is_older = capability < newest
+                return "arch-too-old-for-wheel" if is_older else "arch-too-new-for-wheel"
+    # All of these builds support the GPUs, so the kernel that failed is not torch's.
     return "extension-arch-mismatch"
-
-
-SERVED_BEFORE_HOPPER = (OLDEST_SERVED, Capability(8, 6))
-"""The oldest and the newest GPUs for which torch 1.12 and older have kernels."""
-SERVED_SINCE = (Capability(7, 5), Capability(9, 0))
-"""The oldest and the newest GPUs for which all recent CUDA builds of torch have kernels."""
 
 
 RULES = (

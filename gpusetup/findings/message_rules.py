@@ -23,7 +23,6 @@ from gpusetup.evidence.context import (
     on,
     source_of,
 )
-from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import gpu_naming, paste, system_packages
 from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -33,7 +32,8 @@ from gpusetup.model.shell import Lines
 
 
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
-    """The first case of a message that applies here, with the events that match it."""
+    """The first case of a message that applies here, with the events that match it; the message
+    itself with all events if none applies."""
     for case in message.cases:
         matching = tuple(event for event in messages if has(event, case.having))
         if not matching or not all(condition(context) for condition in case.where):
@@ -42,6 +42,7 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
         complete_case = replace(
             case,
             title=case.title or message.title,
+            # A plain title belongs to its title, so a case with its own title does not take it.
             plain=case.plain or ("" if case.title else message.plain),
             means=case.means or message.means,
             **{part: getattr(fix_from, part) for part in OF_A_FIX},
@@ -76,13 +77,13 @@ def finding(
 ) -> Finding:
     """The finding of a record, made from messages and from the machine's readings.
 
-    `message` replaces the record's own message, which supplies the texts that `message` lacks.
-    `weak` turns an error into a warning. `values` fill placeholders of the title for which the
-    event has no value.
+    `message` replaces the record's own message, which supplies the text of the fix if `message`
+    has none. `weak` turns an error into a warning, unless `severity` says otherwise. `values` fill
+    placeholders of the title for which the event has no value.
     """
     record = RECORDS[cause]
-    usual = {name: value for name, value in values.items() if value}
-    complete = tuple(replace(event, values={**usual, **event.values}) for event in messages)
+    defaults = {name: value for name, value in values.items() if value}
+    complete = tuple(replace(event, values={**defaults, **event.values}) for event in messages)
     case, matching = case_of(context, message or record, complete)
     if not case.text:
         case = replace(case, text=record.text)
@@ -103,18 +104,19 @@ def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event
 
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
-    """These values of GPUs as events, as far as a source reported them."""
-    rows = []
+    """These fields of GPUs as events, one for each GPU of which a source reported a value:
+    `GPU 0: temperature celsius 91, power watts 220`."""
+    values = []
     for gpu in concerned[: gpu_naming.MAX_NAMED]:
         texts = [_value_text(name, getattr(gpu, name)) for name in fields]
         if any(texts):
             label = f"GPU {gpu_naming.smi_index(gpu) or gpu.name}"
-            rows.append(shown(context, "gpus", f"{label}: {', '.join(filter(None, texts))}"))
-    return tuple(rows)
+            values.append(shown(context, "gpus", f"{label}: {', '.join(filter(None, texts))}"))
+    return tuple(values)
 
 
 def _value_text(name: str, value: object) -> str:
-    """A GPU's field with its value in words; "" if there is no value."""
+    """A GPU's field with its value in words; "" for an unknown value, a False and an empty list."""
     words = name.replace("_", " ")
     if value is None or value is False or value == ():
         return ""
@@ -129,31 +131,33 @@ def of_gpus(
     concerned: Sequence[Gpu],
     *fields: str,
     messages: Iterable[Event] = (),
-    **how: Any,
+    **options: Any,
 ) -> Finding:
-    """The finding about some of the machine's GPUs, with messages and their values as evidence."""
+    """The finding about some of the machine's GPUs, with messages and the values of these fields
+    as evidence. `options` are those of `finding`."""
     names = gpu_naming.gpus_in_title(context, concerned)
     evidence = (*messages, *marked(context, concerned, *fields))
-    return finding(context, cause, evidence, **{"who": names, "gpus": names, **how})
+    # Some titles name the GPUs as `{who}`, others as `{gpus}`.
+    return finding(context, cause, evidence, **{"who": names, "gpus": names, **options})
 
 
-def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
-    """The finding for one reading of the machine."""
-    return finding(context, cause, (shown(context, subject, text),), **how)
+def seen(context: RuleContext, cause: str, subject: str, text: str, **options: Any) -> Finding:
+    """The finding for one reading of the machine. `options` are those of `finding`."""
+    return finding(context, cause, (shown(context, subject, text),), **options)
 
 
 def title_of(context: RuleContext, message: Message, messages: Events) -> str:
-    """The title, filled with the values of the first event that has all of them."""
+    """The title, filled with the values of the first event that has all of them; without such an
+    event the title for a machine about which nothing is known."""
     machine = {
         "torch": context.torch.version,
         "driver": context.driver.version,
         "gpus": gpu_naming.gpu_names(context) if gpus(context) else None,
-        "owner": failing_package(context),
     }
-    known = {name: value for name, value in machine.items() if value}
+    of_machine = {name: value for name, value in machine.items() if value}
     for event in messages:
         try:
-            title = message.title.format_map({**known, **event.values})
+            title = message.title.format_map({**of_machine, **event.values})
         except KeyError:
             continue
         # An empty value would leave two spaces.
@@ -168,23 +172,24 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     if callable(message.commands):
         commands = message.commands(context)
     else:
-        commands = _typed(context, message.commands, messages)
+        commands = _lines_for_target(context, message.commands, messages)
+    looks = _lines_for_target(context, message.look, messages)
     return Fix(
         text=message.text,
         commands=commands,
-        looks=paste.titled("check the current state", *_typed(context, message.look, messages)),
+        looks=paste.titled("check the current state", *looks),
         needs_root=message.needs_root or any("sudo " in line for line in commands),
         needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )
 
 
-def _typed(context: RuleContext, commands: tuple[str, ...], messages: Events) -> Lines:
+def _lines_for_target(context: RuleContext, commands: tuple[str, ...], messages: Events) -> Lines:
     """A record's commands in the form for this machine, with the values of the first event."""
-    typed_lines = (_as_typed(context, command, messages[0]) for command in commands)
-    return tuple(chain.from_iterable(typed_lines))
+    written = (_line_for_target(context, command, messages[0]) for command in commands)
+    return tuple(chain.from_iterable(written))
 
 
-def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
+def _line_for_target(context: RuleContext, command: str, event: Event) -> Lines:
     """A command with the event's values, for this target and its shell.
 
     Empty if the event lacks a value that the command needs, if the value is not plausible, or if
@@ -199,6 +204,7 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
         return paste.posix(context, command) if "{" not in command else ()
     if writer := WRITERS.get(program):
         return writer(context, words)
+    # A command without a value stays as it is written: its pipes and `$(…)` must not be quoted.
     if "{" not in command:
         return paste.posix(context, command)
     return () if on(context, "windows") else (paste.command(context, program, *words),)
@@ -225,9 +231,10 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
 """The first word of a command in a record -> the function that writes the command for a target."""
 
 
-def said(context: RuleContext) -> Findings:
-    """A finding for each of these causes whose message occurs."""
+def causes_shown_by_messages(context: RuleContext) -> Findings:
+    """A finding for each cause whose message occurs and whose conditions hold."""
     for cause in CAUSES:
+        # A function of another file decides about these causes.
         if cause.by_check:
             continue
         messages = [
@@ -250,4 +257,4 @@ STUB_LIBRARY = 34
 """cudaErrorStubLibrary."""
 
 
-RULES = (said,)
+RULES = (causes_shown_by_messages,)

@@ -6,7 +6,7 @@ and machines without any GPU that torch can use.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels, target_of_override
 from gpusetup.accelerators.apple import OLDEST_MACOS, TORCH_ON_MACOS_14
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
@@ -33,6 +33,7 @@ from gpusetup.model.machine import MakerStack
 from gpusetup.model.versions import parsed
 
 KFD = "/dev/kfd"
+"""The device node of AMD's compute driver. All other nodes of a stack are render nodes."""
 
 
 def stack_of(context: RuleContext) -> MakerStack | None:
@@ -47,43 +48,67 @@ def gpu_names(stack: MakerStack) -> str:
     return ", ".join(dict.fromkeys(names)) or BY_ID[stack.maker].name
 
 
-def driver_and_nodes(context: RuleContext) -> Findings:
-    """The kernel driver is not loaded for the GPU, its device nodes were not given to the
-    container, or this user may not open them."""
-    stack = stack_of(context)
-    # On Windows, the probe cannot read which driver a card has.
-    if stack is None or not on(context, "linux"):
+def _stack_on_linux(context: RuleContext) -> MakerStack | None:
+    """The software stack on Linux; None elsewhere, because the probe cannot read which driver a
+    card has on Windows."""
+    return stack_of(context) if on(context, "linux") else None
+
+
+def container_without_nodes(context: RuleContext) -> Findings:
+    """The GPU's device nodes were not given to the container."""
+    stack = _stack_on_linux(context)
+    if stack is None or not in_container(context) or stack.nodes is None:
         return
-    maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
-    cause = "driver-not-loaded"
-    has_its_build = maker_of(context.torch.backend) == maker.id
-    renders = [node for node in nodes if node.path != KFD]
-    if in_container(context):
-        # If torch has no build for the GPU, no program in the container would use it.
-        has_node = KFD in [node.path for node in nodes] if maker is AMD else bool(renders)
-        if stack.nodes is not None and not has_node and has_its_build:
-            node = KFD if maker is AMD else "/dev/dri/renderD*"
-            text = f"{node} is not in this container"
-            yield seen(
-                context,
-                "container-no-gpu",
-                "makers.nodes",
-                text,
-                message=NOT_IN_THE_CONTAINER,
-                who=who,
-            )
-    elif context.os.wsl:
-        if maker is AMD and has_its_build and not stack.runtime:
-            text, fix = "WSL, and no /opt/rocm", makers.ROCM_IN_WSL
-            yield seen(context, cause, "os.wsl", text, message=NOT_LOADED, fix=fix, who=who)
+    # If torch has no build for the GPU, no program in the container would use it.
+    if maker_of(context.torch.backend) != stack.maker:
         return
-    elif has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
-        text, module = f"{who}, driver: {stack.kernel_driver or 'none'}", maker.kernel_drivers[0]
-        yield seen(context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module)
+    paths = [node.path for node in stack.nodes]
+    # Level Zero needs a render node only, ROCm also the node of the compute driver.
+    if stack.maker == AMD.id:
+        needed, has_node = KFD, KFD in paths
+    else:
+        needed, has_node = "/dev/dri/renderD*", any(path != KFD for path in paths)
+    if not has_node:
+        yield seen(
+            context,
+            "container-no-gpu",
+            "makers.nodes",
+            f"{needed} is not in this container",
+            message=NOT_IN_THE_CONTAINER,
+            who=gpu_names(stack),
+        )
+
+
+def driver_not_loaded(context: RuleContext) -> Findings:
+    """The kernel driver is not loaded for the GPU."""
+    stack = _stack_on_linux(context)
+    # A container uses the driver of its host, and WSL the one of Windows.
+    if stack is None or in_container(context) or context.os.wsl:
+        return
+    maker, who = BY_ID[stack.maker], gpu_names(stack)
+    if has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
+        yield seen(
+            context,
+            "driver-not-loaded",
+            "pci_devices",
+            f"{who}, driver: {stack.kernel_driver or 'none'}",
+            message=NOT_LOADED,
+            who=who,
+            module=maker.kernel_drivers[0],
+        )
+
+
+def nodes_not_permitted(context: RuleContext) -> Findings:
+    """This user may not open the GPU's device nodes."""
+    stack = _stack_on_linux(context)
+    if stack is None:
+        return
+    nodes = stack.nodes or ()
     refused = [node for node in nodes if not (node.readable and node.writable)]
+    render_nodes = [node for node in nodes if node.path != KFD]
     # One render node is enough, but there is only one /dev/kfd.
-    is_shut = bool(renders) and all(node in refused for node in renders)
-    if is_shut or any(node.path == KFD for node in refused):
+    has_no_render_node = bool(render_nodes) and all(node in refused for node in render_nodes)
+    if has_no_render_node or any(node.path == KFD for node in refused):
         rights = [
             shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
             for node in refused
@@ -96,6 +121,7 @@ def wrong_build(context: RuleContext) -> Findings:
     """torch is a build for another maker's GPUs or for the CPU, although there is a build for this
     GPU."""
     stack, torch = stack_of(context), context.torch
+    # A Mac has only one build.
     if stack is None or stack.maker == APPLE.id or not torch.installed or not torch.backend:
         return
     built_for = maker_of(torch.backend)
@@ -114,34 +140,50 @@ def wrong_build(context: RuleContext) -> Findings:
     )
 
 
-def no_kernels(context: RuleContext) -> Findings:
-    """torch's ROCm build has no kernels for the GPU, or a variable selects those of another one."""
-    stack, rocm = stack_of(context), rocm_of_wheel(context)
-    if stack is None or stack.maker != AMD.id:
-        return
-    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    # `10.3.0` selects the kernels of gfx1030.
-    chosen = "gfx" + value.replace(".", "")
-    if value and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
-        text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+
+
+def needless_override(context: RuleContext) -> Findings:
+    """HSA_OVERRIDE_GFX_VERSION selects the kernels of another GPU, although torch has kernels for
+    this one."""
+    targets = _amd_targets(context)
+    value = context.snapshot.environment.get(OVERRIDE, "")
+    selected = target_of_override(value)
+    has_own_kernels = bool(targets) and all(target in BUILT_FOR for target in targets)
+    if value and has_own_kernels and selected not in targets:
+        text = f"{OVERRIDE}={value} ({selected or 'no target'})"
         yield seen(context, "rocm-override-wrong", "environment", text)
-    version = context.torch.version or ""
+
+
+def _amd_targets(context: RuleContext) -> list[str]:
+    """The targets (gfx…) of this machine's AMD GPUs, as far as they are known."""
+    stack = stack_of(context)
+    if stack is None or stack.maker != AMD.id:
+        return []
+    return [gpu.target for gpu in stack.gpus if gpu.target]
+
+
+def no_kernels(context: RuleContext) -> Findings:
+    """torch's ROCm build has no kernels for the GPU."""
+    stack, rocm, targets = stack_of(context), rocm_of_wheel(context), _amd_targets(context)
+    if stack is None or not rocm or not targets:
+        return
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
-    if not (rocm and targets) or any(has_kernels(t, rocm) is not False for t in targets):
+    if any(has_kernels(target, rocm) is not False for target in targets):
         return
     # A person who set the override chose the kernels of a related target on purpose.
-    if value and any(target in RELATIVES for target in targets):
+    is_overridden = bool(context.snapshot.environment.get(OVERRIDE))
+    if is_overridden and any(target in RELATIVES for target in targets):
         return
-    who = gpu_names(stack)
+    who, torch = gpu_names(stack), f"torch {context.torch.version or ''}"
     yield finding(
         context,
         "amd-gpu",
-        (shown(context, "makers.gpus", who), shown(context, "torch", f"torch {version}")),
+        (shown(context, "makers.gpus", who), shown(context, "torch", torch)),
         message=NO_KERNELS,
         fix=makers.build_for(context, AMD, targets[0]),
         board=who,
-        build=f"torch {version}",
+        build=torch,
     )
 
 
@@ -172,7 +214,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     # `gpus` lists NVIDIA's GPUs only, and for them other rules judge the build.
     if context.snapshot.gpus or not torch.installed or torch.import_error:
         return False
-    if _apple(context):
+    if _is_apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
         return stack is None or not has_a_build(stack) or is_small(stack)
@@ -183,20 +225,20 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
     no program needed CUDA."""
     # Other rules report problems with another maker's drivers and builds.
-    if stack_of(context) is not None or not (_apple(context) or _is_absent(context)):
+    if stack_of(context) is not None or not (_is_apple(context) or _is_absent(context)):
         return
-    cause, fix = _of_whom(context)
+    cause, fix = _cause_and_fix(context)
     # A missing kernel made the program fail, so then it is never only a note.
     is_only_a_note = not events(context, "hip-kernel-missing") and (
-        events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+        events(context, *STOPS_EARLIER) or serves_its_maker(context) or _misses_no_gpu(context)
     )
     cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA)
     devices = context.snapshot.pci_devices or ()
     on_bus = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in devices)
+    evidence = (*errors, *cards)
     # A text that quotes a card or an error needs no list of devices as evidence.
-    is_listed = devices or not is_report(context) or not (cards or errors)
-    listed = shown(context, "pci_devices", on_bus or "no NVIDIA GPU found") if is_listed else None
-    evidence = (*errors, *cards, *filter(None, [listed]))
+    if devices or not is_report(context) or not evidence:
+        evidence += (shown(context, "pci_devices", on_bus or "no NVIDIA GPU found"),)
     severity = Severity.NOTE if is_only_a_note else None
     yield finding(context, cause, evidence, fix=fix, severity=severity)
 
@@ -212,7 +254,7 @@ def _is_absent(context: RuleContext) -> bool:
     return is_another_makers or bool(events(context, *kinds))
 
 
-def _apple(context: RuleContext) -> bool:
+def _is_apple(context: RuleContext) -> bool:
     """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
     counts too."""
     if events(context, "mps-lacks") and not has_nvidia(context):
@@ -249,7 +291,7 @@ WITHOUT_ITS_GPU = (
 """Events of a program that ran without the GPU, or that needed a part of CUDA's."""
 
 
-def _runs(context: RuleContext) -> bool:
+def _misses_no_gpu(context: RuleContext) -> bool:
     """Whether CUDA ran according to a text, or nothing in the text failed because it needed a GPU.
 
     The second covers texts that only show a build of torch or, from a Mac, only paths.
@@ -265,9 +307,10 @@ def _runs(context: RuleContext) -> bool:
     return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
 
-def _of_whom(context: RuleContext) -> tuple[str, Fix]:
-    """The id of the finding for the GPU's maker, and the fix for such a GPU."""
-    if _apple(context):
+def _cause_and_fix(context: RuleContext) -> tuple[str, Fix]:
+    """The id of the finding for the GPU's maker (`no-nvidia-gpu` if there is no GPU that torch can
+    use), and the fix for such a GPU."""
+    if _is_apple(context):
         return "apple-silicon", makers.for_mac(context)
     maker_of_build = maker_of(context.torch.backend)
     # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
@@ -285,6 +328,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
     if torch.installed or torch.version or events(context, "cuda-error"):
         return "no-nvidia-gpu", Fix(text=text)
+    # A requested release stays, as a CPU build.
     build = context.choice.build if context.snapshot.wanted.torch else None
     words = ("--torch", build.torch) if build else ()
     return "no-nvidia-gpu", Fix(
@@ -293,8 +337,11 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
 
 
 RULES = (
-    driver_and_nodes,
+    container_without_nodes,
+    driver_not_loaded,
+    nodes_not_permitted,
     wrong_build,
+    needless_override,
     no_kernels,
     metal,
     no_nvidia_gpu,

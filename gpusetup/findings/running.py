@@ -20,7 +20,7 @@ from gpusetup.findings.message_rules import finding, marked
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Events, Gpu
+from gpusetup.model.machine import Event, Events
 from gpusetup.readings.gpu_use import low_use
 from gpusetup.readings.nvidia_smi import shows_computing
 
@@ -37,19 +37,20 @@ def out_of_memory(context: RuleContext) -> Findings:
         return
     # The message with the most numbers explains the most. A heading may quote only its beginning.
     measured = tuple(map(_measured, sorted(messages, key=lambda message: -len(message.values))))
-    out_of_memory = finding(context, "out-of-memory", measured)
+    found = finding(context, "out-of-memory", measured)
     values = measured[0].values
-    # If other programs use the memory, or much of it is free, the title says so.
+    # If other programs use the memory, or much of it is free, the case's own title has the numbers.
     if "total_bytes" in values and not ("others" in values or "unused" in values):
         requested = gib(whole_number(values.get("asked_bytes")) or 0)
         total = gib(whole_number(values["total_bytes"]) or 0)
-        title = f"{out_of_memory.title}: tried to allocate {requested} more of {total}"
-        out_of_memory = replace(out_of_memory, title=title)
-    yield out_of_memory
+        title = f"{found.title}: tried to allocate {requested} more of {total}"
+        found = replace(found, title=title)
+    yield found
 
 
 def _measured(message: Event) -> Event:
-    """A message with what explains it: a request beyond the GPU, other programs, or free memory."""
+    """A message with the value that selects the record's case: `alone` (the request is larger than
+    the GPU), `others` (other programs use the memory), or `unused` (much of it is free)."""
     names = ("asked_bytes", "total_bytes", "free_bytes", "held_bytes")
     requested, total, free, held_by_torch = (
         whole_number(message.values.get(name)) for name in names
@@ -69,22 +70,22 @@ def _measured(message: Event) -> Event:
     return replace(message, values={**message.values, **values})
 
 
-def nccl_error(context: RuleContext) -> Findings:
+def nccl_unreached_rank(context: RuleContext) -> Findings:
     """NCCL cannot reach another rank through the network interface that it chose."""
-    unreached = events(context, "nccl-connect-failed")
-    if events(context, *ENDS_A_RANK):
-        unreached = ()
-    on_a_bridge = events(context, "nccl-on-a-bridge")
+    messages: Events = ()
+    # A rank that ended for another reason cannot be reached either.
+    if not events(context, *ENDS_A_RANK):
+        messages += events(context, "nccl-connect-failed")
     # A container bridge connects only one machine, so it is the wrong interface if the ranks cannot
-    # connect.
-    if not events(context, "nccl-timeout", "nccl-error", "run-hangs"):
-        on_a_bridge = ()
-    if messages := (*unreached, *on_a_bridge):
+    # connect. NCCL's log names it in a run that works, too.
+    if events(context, "nccl-error", "run-hangs"):
+        messages += events(context, "nccl-on-a-bridge")
+    if messages:
         yield finding(context, "nccl-no-socket-interface", messages, message=UNREACHED)
 
 
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
-"""Failures that end one rank, so that the other ranks can no longer reach it."""
+"""Failures that end one rank."""
 
 # Source: docker's documentation, bridge network driver (the default bridge docker0).
 UNREACHED = Message(
@@ -103,7 +104,7 @@ UNREACHED = Message(
 
 
 def of_programs(context: RuleContext) -> Findings:
-    """Failures that programs report about themselves."""
+    """Failures that programs report about themselves, if the conditions of their records hold."""
     for cause in ("program-without-gpu-support", "program-sees-no-gpu", "program-failed"):
         record = RECORDS[cause]
         messages = _events_of_failing_program(context, *record.kinds)
@@ -140,18 +141,18 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     """
     program = context.snapshot.failing.program
     # Most programs run on torch, so its name in a traceback does not say that torch itself failed.
-    shown_name = "The program" if program in (None, "torch") else program
-    usual = {"library": "A CUDA library", "program": shown_name or ""}
-    return tuple(
-        replace(
-            event, values={**usual, "said": (event.text or "an error")[:QUOTED], **event.values}
-        )
-        for event in events(context, *kinds)
-        if not program or event.values.get("program", program).lower() == program.lower()
-    )
+    name = "The program" if program in (None, "torch") else program
+    events_of_program = []
+    for event in events(context, *kinds):
+        if program and event.values.get("program", program).lower() != program.lower():
+            continue
+        message = (event.text or "an error")[:QUOTED_CHARACTERS]
+        defaults = {"library": "A CUDA library", "program": name or "", "said": message}
+        events_of_program.append(replace(event, values={**defaults, **event.values}))
+    return tuple(events_of_program)
 
 
-QUOTED = 120
+QUOTED_CHARACTERS = 120
 """How many characters of a message a title quotes."""
 
 
@@ -164,35 +165,31 @@ def gpu_works_little(context: RuleContext) -> Findings:
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return
-    low_uses = [(gpu, use) for gpu in gpus(context) if (use := _low_use_of(gpu))]
-    if not low_uses:
+    for gpu in gpus(context):
+        low = low_use(
+            gpu.utilization_percent,
+            gpu.memory_used_bytes,
+            gpu.memory_total_bytes,
+            shows_computing(gpu.processes),
+        )
+        if low is None:
+            continue
+        measured, steps = low
+        label = gpu_naming.gpus_in_title(context, (gpu,))
+        fields = ("utilization_percent", "power_watts", "temperature_celsius")
+        values = marked(context, (gpu,), *fields)
+        found = finding(context, "gpu-works-little", values, who=label, picture=measured)
+        in_order = ", ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+        fix = found.fix and replace(found.fix, text=f"In this order: {in_order}. {found.fix.text}")
+        yield replace(found, fix=fix)
+        # The others mostly work on the same job, so the advice is the same.
         return
-    concerned = [gpu for gpu, _ in low_uses]
-    # One finding for all of them, with the name and the advice of the first.
-    (measured, steps), label = low_uses[0][1], gpu_naming.gpus_in_title(context, concerned[:1])
-    fields = ("utilization_percent", "power_watts", "temperature_celsius")
-    values = marked(context, concerned, *fields)
-    low = finding(context, "gpu-works-little", values, who=label, picture=measured)
-    in_order = ", ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
-    fix = low.fix and replace(low.fix, text=f"In this order: {in_order}. {low.fix.text}")
-    yield replace(low, fix=fix)
-
-
-def _low_use_of(gpu: Gpu) -> tuple[str, tuple[str, ...]] | None:
-    """The low use of a GPU, by its utilisation, its memory and its processes; None if it is idle or
-    busy enough."""
-    return low_use(
-        gpu.utilization_percent,
-        gpu.memory_used_bytes,
-        gpu.memory_total_bytes,
-        shows_computing(gpu.processes),
-    )
 
 
 RULES = (
     out_of_memory,
     gpu_works_little,
-    nccl_error,
+    nccl_unreached_rank,
     of_programs,
     library_missing,
 )

@@ -22,9 +22,9 @@ KINDS = (
 )
 """Events of installers that find no file. Events that show the reason come first."""
 
-NAMED = ("requirement", "index", "package", "wheel")
+LOOKED_FOR = ("requirement", "index", "package", "wheel")
 """The values of an installer's message that say what it looked for."""
-OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
+ON_TORCHS_INDEX = (*FAMILY, "triton", "nvidia-", "pytorch")
 """How the names of packages begin that PyTorch's own index offers."""
 
 
@@ -35,25 +35,30 @@ def no_file(context: RuleContext) -> Findings:
         return
     findings: dict[str, Finding] = {}
     for message in sorted(events(context, *KINDS), key=lambda message: KINDS.index(message.kind)):
-        requested = next((message.values[name] for name in NAMED if name in message.values), "")
+        values = message.values
+        requested = next((values[name] for name in LOOKED_FOR if name in values), "")
         cause = _cause_of(context, message, requested)
-        if cause not in findings:
-            findings[cause] = finding(
-                context,
-                cause or "wrong-index",
-                events(context, message.kind),
-                fix=_fix_for(context, cause, requested, message),
-                asked=requested.strip("=<>~! ") or "torch",
-                what="this system",
-            )
+        # The first message of a cause shows the reason best.
+        if cause in findings:
+            continue
+        findings[cause] = finding(
+            context,
+            "wrong-index" if cause == ANOTHER_PACKAGE else cause,
+            events(context, message.kind),
+            fix=_fix_for(context, cause, requested, message),
+            # `==2.5.1` without a name is a version of torch.
+            asked=requested.strip("=<>~! ") or "torch",
+            what="this system",
+        )
     # Prefer a message about torch.
     if len(findings) > 1:
-        findings.pop(NOT_FOUND, None)
+        findings.pop(ANOTHER_PACKAGE, None)
     yield from findings.values()
 
 
-NOT_FOUND = ""
-"""In place of a cause's id: an index has no file of a package other than torch."""
+ANOTHER_PACKAGE = "wrong-index of another package"
+"""In place of a cause's id: an index has no file of a package other than torch. The finding is
+`wrong-index`, with another fix."""
 
 
 ITS_INDEX = (
@@ -72,7 +77,8 @@ ITS_INDEX_IS_EXPLICIT = (
 
 
 def _fix_for(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
-    """The fix: another index, another Python, or an installation of the chosen build."""
+    """The fix: another index, another Python, or an installation of the chosen build; None for the
+    record's own fix, if no build fits this system."""
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
     # The maker's own newest build for this system, never another maker's.
@@ -80,7 +86,7 @@ def _fix_for(context: RuleContext, cause: str, requested: str, event: Event) -> 
         if on(context, "macos"):
             return makers.for_mac(context)
         return makers.build_for(context, BY_ID[maker], makers.target_of(context))
-    if cause == NOT_FOUND:
+    if cause == ANOTHER_PACKAGE:
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
         return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
@@ -100,10 +106,12 @@ def _is_of_torch(requested: str) -> bool:
     # A message without a package's name counts as one about torch.
     if not name:
         return True
-    return name.startswith(OURS) and name not in BESIDE_TORCH
+    return name.startswith(ON_TORCHS_INDEX) and name not in NAMED_AFTER_TORCH
 
 
-BESIDE_TORCH = ("torchcodec", "torch-geometric", "torch-scatter", "torch-sparse", "torch-cluster")
+NAMED_AFTER_TORCH = (
+    *("torchcodec", "torch-geometric", "torch-scatter", "torch-sparse", "torch-cluster"),
+)
 """Packages whose names begin with torch but that have their own releases."""
 
 
@@ -124,21 +132,17 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
 def _other_python(context: RuleContext, requested: str) -> Fix:
     """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
-    torch = exact if name in ("torch", "") else None
-    is_file = requested.endswith(".whl")
-    if torch is None and not is_file and context.snapshot.python.version and context.choice.build:
+    release = exact if name in ("torch", "") else None
+    # `torch-2.0.1-cp310-cp310-win_amd64.whl`: a wheel's own file name says for which Python it is.
+    of_wheel = re.search(r"-cp(\d)(\d{1,2})t?-", requested)
+    if of_wheel:
+        python = f"{of_wheel[1]}.{of_wheel[2]}"
+    elif release:
+        python = _newest_python_for(context, release)
+    elif context.snapshot.python.version and context.choice.build:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    python = USUAL_PYTHON
-    if of_file := re.search(r"-cp(\d)(\d{1,2})t?-", requested):
-        # A wheel's own file name says for which Python it is.
-        python = f"{of_file[1]}.{of_file[2]}"
-    elif torch:
-        # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
-        # Python without the GIL, which few packages support.
-        tags = {tag for row in _rows(context, torch) for tag in row.pythons if tag[-1] != "t"}
-        # Releases from before the catalog's first one have wheels for Python 3.8.
-        is_older = parsed(torch) < parsed(context.catalog.releases[0].torch)
-        python = max(tags, key=parsed, default="3.8" if is_older else python)
+    else:
+        python = USUAL_PYTHON
     text = (
         f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"
@@ -146,25 +150,46 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     return paste.with_python(context, python, text)
 
 
-def _rows(
-    context: RuleContext, torch: str | None, backend: str | None = None, *, is_here: bool = True
+PYTHON_OF_OLD_RELEASES = "3.8"
+"""A Python for which the releases of torch before the catalog's first one have wheels."""
+
+
+def _newest_python_for(context: RuleContext, release: str) -> str:
+    """The newest Python for which a release of torch has wheels on this system, or the usual one
+    if the catalog does not know the release."""
+    builds = _builds_here(context, _builds(context, release))
+    # "3.13t" is a Python without the GIL, which few packages support.
+    pythons = {tag for build in builds for tag in build.pythons if not tag.endswith("t")}
+    is_old = parsed(release) < parsed(context.catalog.releases[0].torch)
+    return max(pythons, key=parsed, default=PYTHON_OF_OLD_RELEASES if is_old else USUAL_PYTHON)
+
+
+def _builds(
+    context: RuleContext, release: str | None, backend: str | None = None
 ) -> list[TorchBuild]:
-    """The catalog's wheels for a release and a backend (None means any); with `is_here` only those
-    that fit this operating system and processor, as far as these are known."""
+    """The builds on PyTorch's index of a release and for a backend; None means any."""
+    return [
+        build
+        for build in context.catalog.builds
+        if build.channel == "pytorch"
+        and release in (None, build.torch)
+        and backend in (None, build.backend)
+    ]
+
+
+def _builds_here(context: RuleContext, builds: list[TorchBuild]) -> list[TorchBuild]:
+    """Those builds that fit this operating system and processor, as far as these are known."""
     os = context.os
     return [
-        row
-        for row in context.catalog.builds
-        if row.channel == "pytorch"
-        and torch in (None, row.torch)
-        and backend in (None, row.backend)
-        and (not is_here or (os.family in (None, row.os) and os.machine in (None, row.machine)))
+        build
+        for build in builds
+        if os.family in (None, build.os) and os.machine in (None, build.machine)
     ]
 
 
 def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
-    """The id of the cause of an installer's message: the index, the package, the system or the
-    Python."""
+    """The id of the cause of an installer's message (the index, the system or the Python), or
+    `ANOTHER_PACKAGE`."""
     name, _, _ = requirement(requested)
     if event.kind == "wrong-index":
         return "wrong-index"
@@ -175,15 +200,15 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     if event.kind == "no-matching-distribution":
         # The catalog contains only the releases of torch, torchvision and torchaudio.
         in_catalog = name in FAMILY
-        return _why_no_release(context, event, requested) if in_catalog else NOT_FOUND
+        return _why_no_release(context, event, requested) if in_catalog else ANOTHER_PACKAGE
     # The remaining case: the installer knows the release but has no file of it for this machine.
-    is_in_torchs_index = name.startswith(OURS)
+    is_in_torchs_index = name.startswith(ON_TORCHS_INDEX)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
         # PyTorch's index has a few other packages too, each in a few builds only.
         return "wrong-index" if "index" in event.values else "no-wheel-for-platform"
     # Some of uv's messages name no package. They count as messages about torch.
     if not is_in_torchs_index and name:
-        return NOT_FOUND
+        return ANOTHER_PACKAGE
     # Some releases in the range may lack this Python and others this system. Another Python is the
     # easier fix.
     return "python-no-wheel" if events(context, "python-no-wheel") else "no-wheel-for-platform"
@@ -200,23 +225,23 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     # Nightly builds are deleted after some weeks.
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
-    torch = version if name == "torch" else None
-    # The versions in the message ("from versions: ..."), without their labels.
+    # The releases of torchvision and torchaudio have other numbers than the builds of torch.
+    builds = _builds(context, version if name == "torch" else None, backend)
+    if builds and not _builds_here(context, builds):
+        return "no-wheel-for-platform"
+    # The versions in the message ("from versions: 2.4.0+cpu, 2.5.1"), without their labels.
     words = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
-    number = parsed(version or "0")
-    exists = _rows(context, torch, backend, is_here=False)
-    if exists and not _rows(context, torch, backend):
-        return "no-wheel-for-platform"
     # Inside the range of the offered releases, one with this number or label was never made. If
     # only older or newer ones are offered, the Python has wheels of those releases alone.
-    is_inside = bool(offered) and offered[0] <= number <= offered[-1]
+    is_inside = bool(offered) and offered[0] <= parsed(version or "0") <= offered[-1]
     return "wrong-index" if is_inside else "python-no-wheel"
 
 
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
     """The reason why a wheel's tags do not fit: its glibc is too new, its platform differs, or its
     Python does."""
+    # `torch-2.6.0-cp311-cp311-manylinux_2_28_x86_64.whl` needs glibc 2.28.
     libc_needed = re.search(r"manylinux_2_(\d+)", wheel)
     libc_here = re.search(r"glibc 2\.(\d+)", context.os.libc or "")
     if libc_needed and libc_here and int(libc_here[1]) < int(libc_needed[1]):
@@ -229,7 +254,8 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 
 
 def requirement(text: str) -> tuple[str, str | None, str | None]:
-    """Name, exact version and local label of a requirement.
+    """Name, exact version and local label of a requirement; a version or a label that it lacks is
+    None.
 
     >>> requirement("torch==2.5.1+cu124"), requirement("torch (2.5.1+cu124)")
     (('torch', '2.5.1', 'cu124'), ('torch', '2.5.1', 'cu124'))

@@ -29,8 +29,6 @@ LONG_TERM_BRANCH = 580
 """The driver branch with long-term support: it supports Maxwell to Blackwell and CUDA 13."""
 OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
-ONLY_OPEN_FROM = Capability(10, 0)
-"""Blackwell: the closed kernel modules do not support it."""
 
 
 UPDATE = "sudo apt update"
@@ -67,18 +65,13 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 
 def known_capabilities(context: RuleContext) -> list[Capability]:
-    """The compute capabilities of `known_gpus`."""
+    """The compute capabilities of this machine's GPUs, as far as they are known."""
     return [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
 
 
 def takes_open(context: RuleContext) -> bool:
     """Whether the open kernel modules support all GPUs, as far as these are known."""
     return all(capability >= OPEN_FROM for capability in known_capabilities(context))
-
-
-def needs_open(context: RuleContext) -> bool:
-    """Whether one of the GPUs is so new that only the open kernel modules support it."""
-    return any(capability >= ONLY_OPEN_FROM for capability in known_capabilities(context))
 
 
 def last_branch(context: RuleContext) -> int | None:
@@ -88,7 +81,8 @@ def last_branch(context: RuleContext) -> int | None:
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
-    """The commands that install a driver on Ubuntu.
+    """The commands that install a driver on Ubuntu: the branch with long-term support, or a newer
+    or older one if `floor` or the GPUs need it.
 
     () on another system, for which `driver_fix` names the guide, and if the driver must be
     installed elsewhere (a container's is its host's).
@@ -96,6 +90,7 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     os = context.os
     if where_driver_lives(context) or linux_family(context) != "ubuntu":
         return ()
+    # `Ubuntu 20.04.6 LTS`.
     release = re.search(r"ubuntu\D{0,3}(\d+\.\d+)", (os.name or "").lower())
     # Only a text has a name without an id; a probed machine may have NVIDIA's repository too.
     if release and not os.id and parsed(release[1]) < FIRST_PACKAGED_ON_UBUNTU:
@@ -114,24 +109,30 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
 def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     """Install or update the driver where it belongs: on the host of a container, in Windows for
     WSL, with JetPack on a Jetson."""
-    if place := where_driver_lives(context):
-        return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
+    if elsewhere := where_driver_lives(context):
+        sentence = f"{text}. {elsewhere}"
+        return Fix(text=sentence, min_driver=floor, needs_root=True, needs_reboot=True)
     if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
             text=f"No driver since {floor} supports this GPU (the last branch is "
             f"{last_branch(context)}): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     commands = driver_commands(context, floor) if on(context, "linux") else ()
-    reboots = _needs_reboot(context)
-    source = "" if commands else f". Download the driver from {DRIVER_SITE}"
-    # A file from that page would break what the package tool manages.
-    if not commands and (guide := GUIDES.get(linux_family(context) or "")):
+    guide = GUIDES.get(linux_family(context) or "")
+    if commands:
+        source = ""
+    # A file from NVIDIA's page would break what the distribution's package tool manages.
+    elif guide:
         source = f" with your distribution's own packages ({guide})"
-    then = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
+    else:
+        source = f". Download the driver from {DRIVER_SITE}"
+    reboots = _needs_reboot(context)
     if on(context, "windows"):
         then = "restart the machine if the installer asks you to"
     elif reboots:
         then = "reboot; afterwards `nvidia-smi` lists the GPU"
+    else:
+        then = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
     start = lines(REBOOT) if reboots else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text=f"{text}{source}, then {then}",
@@ -199,19 +200,21 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
+    # modprobe finds no module for the running kernel.
     unbuilt = events(context, "module-not-found")
     # Few texts show whether the module is built. Loading the module shows what is wrong.
-    first = (BUILD_MODULE,) if unbuilt or not is_report(context) else ()
+    build = (BUILD_MODULE,) if unbuilt or not is_report(context) else ()
     headers = _headers(context) if unbuilt else ()
-    signed = context.os.secure_boot and not unbuilt
-    key = (ENROLL_KEY, REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
+    # With Secure Boot, a module that was built but does not load lacks a known key.
+    lacks_key = context.os.secure_boot and not unbuilt
+    load = (ENROLL_KEY, REBOOT) if lacks_key else ("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text="Load the module (if the message is `not found`, build the module first: "
         f"`{BUILD_MODULE}`); `nvidia-smi` then lists the GPU. If Secure Boot is on, "
         f"{ENROLL}",
-        commands=(*headers, *lines(*first, *key)),
+        commands=(*headers, *lines(*build, *load)),
         needs_root=True,
-        needs_reboot=bool(signed),
+        needs_reboot=bool(lacks_key),
     )
 
 

@@ -29,8 +29,8 @@ def distribution_of(module: str) -> str | None:
     ['flash-attn', 'torch-scatter', None]
     """
     top = module.partition(".")[0]
-    if known := extension_modules().get(top):
-        return known
+    if distribution := extension_modules().get(top):
+        return distribution
     name = top.replace("_", "-").lower()
     return name if name in NAMED_AS_MODULES else None
 
@@ -56,6 +56,7 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
         # Each wheel of this package requires one torch release.
         return (paste.gpusetup(context, distribution),)
     torch = context.torch.version or ""
+    # PyG publishes wheels for each torch and CUDA, such as `torch-2.5.1+cu124`.
     if extension(distribution).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *REPLACING, distribution, "-f", page),)
@@ -65,11 +66,11 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
-    """A function that returns the commands for a machine. They rebuild the module named by the
-    event with the most values, because that message identifies the module most exactly."""
+    """For the record of a cause: a function that returns the commands for a machine. They rebuild
+    the module that an event of this kind names."""
 
     def commands(context: RuleContext) -> Lines:
-        """The commands that rebuild the module."""
+        # The message with the most values identifies the module most exactly.
         fullest = max(events(context, kind), key=lambda event: len(event.values))
         return rebuild_commands(context, fullest.values.get("module"))
 

@@ -57,6 +57,7 @@ def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, .
     """The GPUs in the PCI slots of events. A GPU that no source lists has only its slot."""
     by_slot = {slot_key(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
     addresses = (event.values.get("bus_id", "") for event in events)
+    # An event without an address names no slot.
     slots = dict.fromkeys(slot_key(address) for address in addresses if ":" in address)
     return tuple(by_slot.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in slots)
 
@@ -73,11 +74,12 @@ def slot_key(bus_id: str | None) -> str:
 
 
 def gpu_names(context: RuleContext) -> str:
-    """The names of this machine's NVIDIA GPUs, for a sentence."""
+    """The names of this machine's NVIDIA GPUs, for a sentence: from the driver's list, the PCI bus
+    or the name of a Jetson board."""
     listed = [gpu.name for gpu in gpus(context) if gpu.name != "unknown"]
     on_bus = [
         # 10de is NVIDIA's PCI vendor id.
-        one.name or pci_name(one.device_id) or f"the NVIDIA GPU (PCI 10de:{one.device_id})"
-        for one in nvidia_on_pci(context)
+        device.name or pci_name(device.device_id) or f"the NVIDIA GPU (PCI 10de:{device.device_id})"
+        for device in nvidia_on_pci(context)
     ]
     return ", ".join(dict.fromkeys(listed or on_bus)) or context.os.jetson or "the NVIDIA GPU"

@@ -40,7 +40,7 @@ USE_XPU = (
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
     """Install torch's build for a maker's GPU, as `install` chooses it. `target` is an AMD GPU's
     (`gfx1100`), if known."""
-    build, backend = context.choice.build, context.torch.backend
+    build, stack = context.choice.build, context.snapshot.makers
     name = f"torch's {NAME_OF_BUILDS[maker.id]} build"
     words = ("torch", "torchvision", "--index-url", str(maker.index))
     # Without --force-reinstall, pip keeps another maker's build of the same version.
@@ -52,22 +52,21 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
             alternatives=paste.titled("if the GPU is one of these", install),
         )
     # The text names the maker but no GPU, so the fitting build is not known.
-    stack = context.snapshot.makers
     if stack is None:
         return Fix(text=f"Install {name} from its own index", commands=(install,))
     # For a GPU without any build, the choice keeps the ROCm label that a text shows.
     if build is None or maker_of(build.backend) != maker.id or not has_a_build(stack):
         return Fix(text=f"{name} has no release for {target or 'this GPU'}. The CPU build works")
     fix = paste.install_torch(context)
-    if by_hand := paste.by_hand(context) if is_report(context) else ():
+    by_hand = paste.by_hand(context)
+    # `gpusetup install` would choose the build for the machine on which the text is read.
+    if is_report(context) and by_hand:
         text = f"Install torch {build.torch} from {build.backend}, which is built for this GPU"
         named = f"{text} ({target})" if target else text
         fix = replace(fix, text=named, commands=by_hand[0].commands, alternatives=())
     if maker is INTEL:
         return replace(fix, text=f"{fix.text}. {USE_XPU}")
-    # A build for CUDA or for the CPU ignores ROCm's variables, as does ROCm in WSL.
-    is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id) and not context.os.wsl
-    if target in RELATIVES and on(context, "linux") and is_rocm:
+    if target in RELATIVES and _uses_rocms_variables(context):
         relative, override = RELATIVES[target]
         return Fix(
             text=f"None of PyTorch's wheels has kernels for {target}, but the GPU can run those of "
@@ -77,6 +76,14 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
             alternatives=paste.titled(f"AMD's own wheels for {target}", *fix.commands),
         )
     return fix
+
+
+def _uses_rocms_variables(context: RuleContext) -> bool:
+    """Whether the installed torch may read ROCm's variables: builds for CUDA or the CPU ignore
+    them, as does ROCm in WSL and on Windows."""
+    backend = context.torch.backend
+    may_be_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
+    return may_be_rocm and on(context, "linux") and not context.os.wsl
 
 
 def target_of(context: RuleContext) -> str | None:
@@ -92,9 +99,10 @@ def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
     target, rocm = target_of(context), rocm_of_wheel(context)
-    found_none = bool(events(context, "no-hip-gpus"))
-    is_rocm = maker_of(context.torch.backend) == AMD.id or found_none
-    finds_none = found_none or (is_rocm and context.torch.cuda_available is False)
+    # Only a ROCm build prints this message.
+    reports_none = bool(events(context, "no-hip-gpus"))
+    is_rocm = maker_of(context.torch.backend) == AMD.id or reports_none
+    finds_none = reports_none or (is_rocm and context.torch.cuda_available is False)
     # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all.
     lacks_kernels = bool(target and rocm) and has_kernels(target or "", rocm) is False
     is_wrong_build = not is_rocm or (lacks_kernels and not finds_none)
@@ -102,6 +110,7 @@ def for_amd(context: RuleContext) -> Fix:
         return build_for(context, AMD, target)
     if context.os.wsl:
         return ROCM_IN_WSL
+    # On Windows, there are no groups or device nodes: only AMD's own build reaches the GPU.
     if finds_none and on(context, "windows"):
         return build_for(context, AMD, target)
     if finds_none:
@@ -124,6 +133,7 @@ def for_amd(context: RuleContext) -> Fix:
 def for_intel(context: RuleContext) -> Fix:
     """The fix for an Intel GPU in a text: its driver if torch does not reach the GPU, the XPU build
     if it is missing, otherwise how to select the device."""
+    # The reasons that torch's message gives: the GPU lacks float64, or its driver is missing.
     why = whys(context, "no-xpu")
     if "float64" in why:
         return Fix(
@@ -153,7 +163,7 @@ FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 """The variable that lets torch compute operators on the CPU that mps lacks. It catches an operator
 without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
 
-MPS_WAYS = {
+MPS_ADVICE = {
     "tensors": "MPS works, but one tensor of this call is still on the CPU or has another type: "
     'move the model and every input to "mps" and keep the result (`x = x.to("mps")`), because '
     "`.to()` returns a copy. `print(x.device, x.dtype)` before the line of your traceback shows "
@@ -170,9 +180,10 @@ def for_mac(context: RuleContext) -> Fix:
     if events(context, "built-for-another-processor"):
         return NATIVE_PYTHON
     lacks, why = events(context, "mps-lacks"), whys(context, "mps-lacks")
+    # torch was built with MPS, but Metal gives it no device.
     if "metal" in why:
         return reach_metal(context)
-    for reason, text in MPS_WAYS.items():
+    for reason, text in MPS_ADVICE.items():
         if reason in why:
             return Fix(text=text)
     if lacks:

@@ -2,8 +2,8 @@
 
 Each row of `NEEDS` stands for one fact: the installed torch, a node's container engine, the Python
 that must stay, a boot screen that must be reachable. If a block of commands needs a fact that is
-unknown or false, `judge` leaves the block out. The fix keeps its text, and doctor asks for the
-row's command.
+unknown or false, `judge` leaves the block out. If the fact is unknown, the fix keeps its text, and
+doctor asks for the row's command; if it is false, the row says what to do instead.
 """
 
 from __future__ import annotations
@@ -24,14 +24,21 @@ Reading = Callable[[RuleContext], str]
 """A function that returns in words what was read; "" if nothing was read."""
 
 
-def if_shown(sentence: str, *kinds: str) -> Reading:
-    """The sentence with the values of the first event of these kinds; "" if there is none."""
+QUOTED_CHARACTERS = 40
+"""The beginning of a message that is enough to recognize it."""
+
+
+def if_shown(sentence: str, kind: str) -> Reading:
+    """A reading: the sentence with the values of the first event of this kind; "" if there is none.
+
+    `{message}` in the sentence is replaced by the beginning of the event's text.
+    """
 
     def read(context: RuleContext) -> str:
-        for event in events(context, *kinds):
-            # The message's beginning is enough to recognize it.
-            said = (event.text or "")[:40].strip()
-            return sentence.format_map(defaultdict(str, {**event.values, "said": said}))
+        for event in events(context, kind):
+            message = (event.text or "")[:QUOTED_CHARACTERS].strip()
+            # A value that the event lacks is left empty.
+            return sentence.format_map(defaultdict(str, {**event.values, "message": message}))
         return ""
 
     return read
@@ -55,23 +62,27 @@ SHOW_WHICH_TORCH = (
 
 def torch_that_is_there(context: RuleContext) -> str:
     """The installed torch, as exactly as a command that changes it must know it; "" if it is not
-    known."""
+    known.
+
+    What shows the torch itself comes first, then what shows that it does not matter (none is
+    installed, or another one is requested), then a message in which torch says what it lacks.
+    """
     torch, wanted = context.torch, context.snapshot.wanted
     if board := board_of(context.snapshot):
         return f"{board}, whose JetPack decides"
     # A probed machine's torch is known. For a described host, the answer is only what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
-    for event in events(context, "packaged-program", "hosted-notebook"):
-        return f"the torch of {event.values.get('program') or event.values.get('service', '')}"
+    for event in events(context, "hosted-notebook"):
+        return f"the torch of {event.values.get('service', '')}"
     if torch.backend or torch.version:
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:
         return f"torch with kernels for {' '.join(torch.kernels)}"
     if torch.installed is False or events(context, *INSTALLING):
         return "no torch is installed yet"
-    if asked := wanted.torch or wanted.backend or wanted.companion:
-        return f"torch {asked} is asked for"
+    if requested := wanted.torch or wanted.backend or wanted.companion:
+        return f"torch {requested} is asked for"
     for event in events(context, *SHOW_WHICH_TORCH):
         return event.text or event.kind
     return ""
@@ -82,6 +93,7 @@ def kernels_of_torch(context: RuleContext) -> str:
 
     Without such kernels, rebuilding an extension changes nothing.
     """
+    # Other findings also rebuild extensions, for example after an update of torch.
     if not events(context, "no-kernel-image"):
         return "no kernel is missing"
     if context.torch.kernels is not None:
@@ -93,18 +105,19 @@ def kernels_of_torch(context: RuleContext) -> str:
 
 
 def python_of_the_program(context: RuleContext) -> str:
-    """The Python of a program that comes with its environment; a command must name exactly this
-    Python."""
+    """The Python of a program that comes with its environment, which a command must name; "" if
+    the text names such a program but no Python or installer."""
     python = context.snapshot.python
-    if python.executable or python.manager or not owners.named_owner(context, "program"):
-        return python.executable or "no other environment is named"
-    return ""
+    if python.executable:
+        return python.executable
+    is_unnamed = owners.named_owner(context, "program") and not python.manager
+    return "" if is_unnamed else "no other environment is named"
 
 
 def engine_of_the_node(context: RuleContext) -> str:
-    """The container engine of the node."""
-    if engine := if_shown("the node's engine is {engine}", "container-engine")(context):
-        return engine
+    """The container engine of the node; "" if pods run there and the text names no engine."""
+    for event in events(context, "container-engine"):
+        return f"the node's engine is {event.values['engine']}"
     return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
 
 
@@ -115,6 +128,7 @@ class NeedRow(Frozen):
     """One fact that some commands need."""
 
     what: str
+    """The fact in words, for the sentence with which doctor asks for it."""
     lines: str
     """A pattern for the command lines that need the fact."""
     read: Reading | None = None
@@ -155,7 +169,7 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
-        denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
+        denied=if_shown("the host cannot be changed from here ({message})", "host-of-a-lender"),
         instead="The host belongs to the provider: report the message to the provider, stop this "
         "instance, and start one on another host",
     ),
@@ -204,7 +218,8 @@ def _state(context: RuleContext, row: NeedRow) -> Need:
     """Whether a needed fact is known (`read`), unknown (`unread`) or false (`denied`)."""
     if row.denied and (because := row.denied(context)):
         return Need(what=row.what, state="denied", because=because)
-    if because := row.read(context) if row.read else "nothing more is needed":
+    because = row.read(context) if row.read else "nothing more is needed"
+    if because:
         return Need(what=row.what, state="read", because=because)
     return Need(what=row.what, state="unread", reading=row.asks or None)
 
@@ -224,19 +239,17 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     only its needs count.
     """
     owner = owners.owner_of(context)
-    if owner is not None and owner.is_closed:
+    if owner is not None and owner.excludes_pip:
         fix = _by_the_owner(owner, fix)
+    # A fix may already have needs: its function knew that a fact is unknown (`unread`).
     needs: dict[str, Need] = {need.what: need for need in fix.needs}
 
     def keep_if_known(block: Alternative) -> Alternative | None:
         """The commands if all facts that they need were read; otherwise None. Notes each need."""
-        is_known = True
-        for row in NEEDS:
-            if not any_line(row.lines, block.commands):
-                continue
-            need = needs.setdefault(row.what, _state(context, row))
-            is_known = is_known and need.state == "read"
-        return block if is_known else None
+        rows = [row for row in NEEDS if any_line(row.lines, block.commands)]
+        for row in rows:
+            needs.setdefault(row.what, _state(context, row))
+        return block if all(needs[row.what].state == "read" for row in rows) else None
 
     # Commands that only look something up change nothing, so they are always shown.
     judged = replace(map_blocks(replace(fix, looks=()), keep_if_known), looks=fix.looks)
@@ -244,22 +257,23 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         return fix
     text = fix.text
     denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
+    # If several facts are false, the last row's advice replaces the others.
     for row in denied:
         because = needs[row.what].because
         text = f"{because[:1].upper()}{because[1:]}. {row.instead}"
-    judged = replace(judged, text=text, needs=tuple(needs.values()))
-    if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        judged = replace(judged, text=f"{owner.sentence}: {judged.text}")
-    return judged
+    if owner is not None and not owner.excludes_pip and _changes_torch(fix) and not denied:
+        text = f"{owner.sentence}: {text}"
+    return replace(judged, text=text, needs=tuple(needs.values()))
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's instructions in place of each command that installs something: any
-    package if the owner holds all of them, otherwise torch. A fix without such a command stays."""
-    installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
-    if not _changes_torch(fix) and not any_line(installs, command_lines(fix)):
+    """The fix with the owner's instructions in place of each command that installs torch. A fix
+    without such a command stays."""
+    if not _changes_torch(fix):
         return fix
-    kept = map_blocks(fix, lambda block: None if any_line(installs, block.commands) else block)
+    kept = map_blocks(
+        fix, lambda block: None if any_line(INSTALLS_TORCH, block.commands) else block
+    )
     because = Need(what="owner of the environment", state="denied", because=owner.because)
     return replace(
         kept,

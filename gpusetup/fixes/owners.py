@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.evidence.context import RuleContext, events, in_container, is_report
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.model.frozen import Frozen
 
 
@@ -19,18 +19,15 @@ class EnvironmentOwner(Frozen):
 
     because: str
     """A clause that states what shows the owner."""
-    way: str
+    instructions: str
     """How to change torch there. If pip may be used too, this text introduces pip's commands."""
-    is_closed: bool = True
-    """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
-    holds_all_packages: bool = False
-    """Whether no package can be installed there at all, in contrast to an owner that only provides
-    torch."""
+    excludes_pip: bool = True
+    """Whether pip and `gpusetup install` are wrong there; if not, they follow the instructions."""
 
     @property
     def sentence(self) -> str:
         """What shows who manages the environment, then how torch is changed there."""
-        return f"{self.because[:1].upper()}{self.because[1:]}. {self.way}"
+        return f"{self.because[:1].upper()}{self.because[1:]}. {self.instructions}"
 
 
 def owner_of(context: RuleContext) -> EnvironmentOwner | None:
@@ -41,7 +38,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
     """
     if not is_report(context):
         return None
-    return _of_a_file(context) or image(context) or _program(context)
+    return owner_of_image(context) or _program(context)
 
 
 # --- services that lend notebooks and nodes -------------------------------------------------------
@@ -63,8 +60,8 @@ def lender_of(context: RuleContext) -> str | None:
     """The service whose notebook a text comes from; None for a person's own machine."""
     if not is_report(context):
         return None
-    shown = events(context, "gpu-not-chosen", "hosted-notebook")
-    services = (event.values.get("service", "") for event in shown)
+    named = events(context, "gpu-not-chosen", "hosted-notebook")
+    services = (event.values.get("service", "") for event in named)
     return next((service for service in services if service in LENDERS), None)
 
 
@@ -85,27 +82,10 @@ def named_owner(context: RuleContext, owner: str) -> str:
     return ""
 
 
-def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
-    """A program shipped as one executable, with Python and torch inside."""
-    for event in events(context, "packaged-program"):
-        name = event.values.get("program", "the program")
-        return EnvironmentOwner(
-            because=f"{name} brings its own Python and its own libraries",
-            way="pip cannot change them: install a newer release of the program (made for this "
-            "GPU), or run the program from its source",
-            holds_all_packages=True,
-        )
-    return None
-
-
 # --- images and containers ------------------------------------------------------------------------
 
-SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages")
-"""The folder in which an image's maker installs torch; environments of users are in other folders.
-"""
 
-
-def image(context: RuleContext) -> EnvironmentOwner | None:
+def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
     vendors = [event.values.get("image", "") for event in events(context, "vendor-image")]
@@ -114,24 +94,23 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
         or named_owner(context, "base-image")
         or next(iter(vendors), "")
     )
+    # `vllm/vllm-openai:v0.8.4` -> `vllm/vllm-openai`.
+    repository = re.sub(r":[\w.-]+$", "", name) if name else "the image"
+    # Without a name, the version of torch shows the image.
     if not name and named_owner(context, "maker-image"):
         name = "of NVIDIA (its `a0` version of torch is on no index)"
-    elif not name and in_container(context):
-        is_of_image = SYSTEMS_FOLDER.match(context.torch.location or "")
-        name = "in whose system folder its maker put it" if is_of_image else ""
     if not name:
         return None
-    repository = "the image" if " " in name else re.sub(r":[\w.-]+$", "", name)
     return EnvironmentOwner(
         because=f"torch is part of the image {name}",
-        way="Keep the image's torch, which was chosen for this machine or program. Use another tag "
-        f"of {repository} (a newer one for a newer GPU, one with an older CUDA for an older driver "
-        "or GPU), or change the program. What pip installs in a running container is lost when it "
-        "stops",
+        instructions="Keep the image's torch, which was chosen for this machine or program. Use "
+        f"another tag of {repository} (a newer one for a newer GPU, one with an older CUDA for an "
+        "older driver or GPU), or change the program. What pip installs in a running container is "
+        "lost when it stops",
     )
 
 
-WAYS_OF_PROGRAMS = {
+INSTRUCTIONS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
     "newest portable release and move `models` and `custom_nodes` into it",
     "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
@@ -139,7 +118,7 @@ WAYS_OF_PROGRAMS = {
     "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
 }
 """A program that creates its own environment -> how to change torch there."""
-USUAL_WAY = "update or reinstall it with its own menu or launcher, which chooses torch"
+USUAL_INSTRUCTIONS = "update or reinstall it with its own menu or launcher, which chooses torch"
 
 
 def _program(context: RuleContext) -> EnvironmentOwner | None:
@@ -147,8 +126,9 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
     name = named_owner(context, "program")
     if not name:
         return None
+    instructions = INSTRUCTIONS_OF_PROGRAMS.get(name, USUAL_INSTRUCTIONS)
     return EnvironmentOwner(
         because=f"the environment is {name}'s own",
-        way=f"{name}'s way first: {WAYS_OF_PROGRAMS.get(name, USUAL_WAY)}. Or in its environment",
-        is_closed=False,
+        instructions=f"{name}'s way first: {instructions}. Or in its environment",
+        excludes_pip=False,
     )

@@ -60,7 +60,8 @@ def without_folders(context: RuleContext, *unwanted: str) -> Lines:
     if context.os.family in ("windows", "macos"):
         return ()
     folders = context.snapshot.environment.get(LIBRARIES, "").split(":")
-    kept = [one for one in folders if one and not any(word in one for word in unwanted)]
+    kept = [folder for folder in folders if folder and not any(word in folder for word in unwanted)]
+    # A report may contain any text as a path, and people paste the line into a shell.
     if kept and all(map(is_a_path, kept)):
         return (setting(context, LIBRARIES, ":".join(kept)),)
     return unset(context, LIBRARIES)
@@ -102,8 +103,10 @@ def python(context: RuleContext) -> str:
 def install_commands(context: RuleContext) -> Lines:
     """`gpusetup install` for this target: for the project in this folder if one asks for torch, and
     into a new environment if the target may not be changed."""
+    # The project's own environment is changed, so no target is named.
     if context.project_words == ("--project",):
         return (command(context, "gpusetup", "install", "--project"),)
+    # Otherwise `-r FILE`, the folder's list of requirements.
     if context.project_words:
         return (gpusetup(context, *context.project_words),)
     if target_refuses(context):
@@ -169,11 +172,13 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
 
 
 def gpusetup(context: RuleContext, *options: str) -> Line:
-    """`gpusetup install` with these options, into the target if it may be changed."""
-    executable = python(context)
+    """`gpusetup install` with these options (or first with names of packages), into the target if
+    it may be changed, otherwise into a new environment."""
+    executable, names_packages = python(context), options and not options[0].startswith("--")
     if target_refuses(context):
         target: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
-    elif in_a_project(context) and all(word.startswith("--") for word in options[:1]):
+    # `--project` writes torch into pyproject.toml, but no other package.
+    elif in_a_project(context) and not names_packages:
         target = ("--project",)
     else:
         # The Python on PATH is the default.
@@ -200,21 +205,25 @@ ANOTHER_RUNS = (
 )
 
 
-def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
+def another_torch(context: RuleContext, why: str = "", if_installed: str = ANOTHER_RUNS) -> Fix:
     """Install the build that fits. If that build is already listed as installed, an installation
-    changes nothing, so the text is `if_listed`."""
+    changes nothing, so the text is `if_installed`."""
     build, torch = context.choice.build, context.torch
     release, _, _ = (torch.version or "").partition("+")
     if build and (release, torch.backend) == (build.torch, build.backend):
-        return Fix(text=if_listed)
+        return Fix(text=if_installed)
     return install_torch(context, why)
 
 
 def install_torch(context: RuleContext, why: str = "") -> Fix:
-    """Install the build that the resolver chose. If none fits, the fix is what to change first."""
+    """Install the build that the resolver chose. If none fits, the fix is what to change first.
+
+    `why` is a sentence before the instruction, with a space at its end.
+    """
     build = context.choice.build
     if build is None:
         return _no_build_fix(context)
+    # A build in a channel of conda, not on PyTorch's own index: `conda-forge (cu126)`.
     source = build.backend
     if build.channel != "pytorch":
         source = f"{build.channel} ({build.backend})"
@@ -244,22 +253,22 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     """Which driver a CUDA build needs and, if a text names no GPU, which cards it leaves out."""
     catalog, family = context.catalog, driver_family(context.snapshot)
     floor = catalog.driver_floor(build.cuda or "", family)
+    # A build without CUDA needs no driver, and on a Jetson the driver comes with JetPack.
     if build.cuda is None or floor is None or board_of(context.snapshot):
         return
-    here = context.driver.version
     # The oldest driver that is enough must also support the GPUs that are there.
     of_gpus = (
         catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
     )
     floor = max((floor, *filter(None, of_gpus)), key=parsed)
-    installed = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    version = context.driver.version
+    installed = f"found: {version}" if version else "`nvidia-smi` shows yours"
     yield f"{build.backend} needs NVIDIA driver {floor} or newer ({installed})"
-    if not is_report(context) or capabilities(context):
-        return
-    yield (
-        "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, and "
-        "a GPU of AMD or Intel a build for ROCm or XPU"
-    )
+    if is_report(context) and not capabilities(context):
+        yield (
+            "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, "
+            "and a GPU of AMD or Intel a build for ROCm or XPU"
+        )
 
 
 def _no_build_fix(context: RuleContext) -> Fix:
@@ -297,6 +306,7 @@ def jetson_fix(context: RuleContext) -> Fix:
         "which is the system's own. "
     )
     python = context.snapshot.python.version
+    # The first two numbers: NVIDIA's wheels are for a minor release of Python, such as 3.10.
     if python is None or parsed(python).release[:2] != parsed(jetpack.python).release:
         new = command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
         text += "Create an environment with it, and run `gpusetup doctor` there"
@@ -319,17 +329,17 @@ def with_python(context: RuleContext, version: str, text: str) -> Fix:
     requested."""
     folder = f".venv-{version}"
     requested = context.snapshot.wanted.torch or ""
-    releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}
-    torch: tuple[str, ...] = ()
+    releases = {build.torch for build in context.catalog.builds if version in build.pythons}
+    words: tuple[str, ...] = ()
     # Only an exact release is kept, and only if it has wheels for that Python.
     exact_release = requested.removeprefix("==")
-    if requested.startswith("==") and exact_release in releases_for_python:
-        torch = ("--torch", exact_release)
+    if requested.startswith("==") and exact_release in releases:
+        words = ("--torch", exact_release)
     return Fix(
         text=text,
         commands=(
             command(context, "uv", "venv", "--python", version, folder),
-            command(context, "gpusetup", "install", *torch, "--venv", folder),
+            command(context, "gpusetup", "install", *words, "--venv", folder),
         ),
     )
 
@@ -339,8 +349,10 @@ def pip(context: RuleContext, *words: str) -> Line:
     if context.installer == "uv":
         verb, *rest = words
         # `uv pip uninstall` never asks for confirmation and has no option -y.
-        rest = [UV_NAMES.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
-        return command(context, "uv", "pip", verb, "--python", python(context), *rest)
+        if verb == "uninstall":
+            rest = [word for word in rest if word != "-y"]
+        options = [UV_NAMES.get(word, word) for word in rest]
+        return command(context, "uv", "pip", verb, "--python", python(context), *options)
     from gpusetup.choose.commands import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)

@@ -28,24 +28,18 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 
 def full_memory(context: RuleContext, text: str) -> Fix:
-    """The fix for a full GPU memory: the trainer's own steps if the text shows a trainer, otherwise
-    the general steps.
-
-    `text` contains the general steps.
-    """
+    """The fix for a full GPU memory: the steps of the trainer or of programs that generate images
+    if the text shows one, otherwise the general steps in `text`."""
     # Windows and WSL lack the memory calls for expandable segments.
     has_segments = not (on(context, "windows") or context.os.wsl)
-    may_have_gaps = has_segments and unused_may_help(context) is not False
-    segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
+    may_be_fragmented = has_segments and unused_may_help(context) is not False
+    segments = (paste.setting(context, *ALLOCATOR),) if may_be_fragmented else ()
     looks = paste.titled("check which programs use the memory", *lines("nvidia-smi"))
     named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
     for trainer in TRAINERS:
         if trainer.name in named:
-            return Fix(
-                text=_steps_of_trainer(trainer, segments),
-                commands=segments,
-                looks=looks,
-            )
+            steps = _steps_of_trainer(trainer, segments)
+            return Fix(text=steps, commands=segments, looks=looks)
     owners = {event.values.get("name") for event in events(context, "environment-owner")}
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)

@@ -29,7 +29,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit", example="ii  nvidia-container-toolkit         1.16.2-1"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-", example="nvidia-container-toolkit-1.17.8"),
     row("toolkit-installed", r"NVIDIA Container (?:Toolkit CLI|Runtime Hook) version (?P<version>\d[\w.-]*)", "nvidia container", example="NVIDIA Container Toolkit CLI version 1.17.4"),
-    row("packaged-program", r"[\\/]_MEI\d{3,8}[\\/]|\\_internal\\(?:torch|\w+\.dll)|(?:\brun(?:ning)?|\bstart(?:ing|ed)?|\blaunch(?:ing|ed)?|\bopen(?:ing|ed)?|运行|启动|双击|用|打开|запуск\w*)[ `'\"]{1,3}(?!python|pip|cmd|power|ollama|nvidia|wsl|conda|git|uv\b|setup|install)(?P<program>[\w-]{1,30}\.exe)\b", ".exe", "_mei", "_internal", example="run `Upscaler.exe"),
     row("gpu-unused", r"FP16 is not supported on CPU; using FP32 instead", "fp16 is not supported on cpu"),
     row("host-of-a-lender", r"\b(?:RunPod|vast\.ai|TensorDock|SaladCloud|Novita)\b|\b(?:can ?not|can't|not allowed to|no way to|unable to) (?:reboot|restart|power[- ]cycle)\b", "runpod", "vast.ai", "tensordock", "saladcloud", "novita", "reboot", "restart", "cycle"),
     row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps", example="_load_global_deps"),
