@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA Container Toolkit documentation, 
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
@@ -160,7 +160,7 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=("invalid-device-ordinal", "mig-misconfigured"),
         events=("gpus-not-given",),
-        asks=(alike.LIST_GPUS,),
+        asks=(checks.LIST_GPUS,),
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
         cases=(
@@ -219,7 +219,7 @@ CAUSES = (
         "resource limit in Kubernetes",
         lacks="gpu",
         way=start_with_gpu,
-        asks=(alike.ON_THE_HOST,),
+        asks=(checks.SMI_ON_HOST,),
         says=(
             r"nvidia driver was not detected|start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",

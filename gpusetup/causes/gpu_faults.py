@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand
-from gpusetup.evidence import alike, proofs
+from gpusetup.evidence import checks, proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS, CAPABILITY
 from gpusetup.messages.row import says
@@ -32,7 +32,7 @@ CAUSES = (
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         explains=("driver-not-loaded",),
         commands=("sudo reboot",),
-        asks=(alike.KERNEL_LOG,),
+        asks=(checks.KERNEL_LOG,),
         says=(
             says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
             says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost|nvml_error_gpu_is_lost"),
@@ -175,7 +175,7 @@ CAUSES = (
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         explains=("container-toolkit-missing",),
-        asks=(alike.ON_THE_BUS,),
+        asks=(checks.PCI_GPUS,),
         says=(
             says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
 from gpusetup.evidence.facts import whys
 
@@ -99,7 +99,7 @@ CAUSES = (
                 facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
-            Refutation(facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
+            Refutation(facts.only_the_maker_is_named, "", checks.WHICH_ROCM),
         ),
         cases=(
             NO_KERNELS,
@@ -122,7 +122,7 @@ CAUSES = (
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build, and use the xpu device",
         # Source: torch documentation, XPU backend.
-        refuted_by=(Refutation(facts.only_the_maker_is_named, "", alike.TORCHS_XPU),),
+        refuted_by=(Refutation(facts.only_the_maker_is_named, "", checks.TORCHS_XPU),),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

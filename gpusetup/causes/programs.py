@@ -7,7 +7,7 @@ Sources, where a record names no other: CUDA Runtime API reference, cudaError.
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import alike, proofs
+from gpusetup.evidence import checks, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -105,7 +105,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-unused",
-        check=CheckCommand(alike.TORCHS_CUDA, "2.9.1+cpu None"),
+        check=CheckCommand(checks.CUDA_OF_TORCH, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
@@ -122,7 +122,7 @@ CAUSES = (
                 "CPU unless they are told.",
                 text="First see whether this Python reaches the GPU: it must print arm64 and True. "
                 "Then choose mps in the program's options (with Lightning: `accelerator=\"mps\"`)",
-                look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
+                look=(checks.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
             ),
         ),
         symptom=True,
@@ -134,7 +134,7 @@ CAUSES = (
             # A program that occupies GPU memory uses the GPU.
             lambda context: not any("holds" in e.values for e in events(context, "gpu-starved")),
         ),
-        asks=(alike.ASK_TORCH, alike.TORCH_SEES,),
+        asks=(checks.ASK_TORCH, checks.TORCH_SEES,),
     ),
     Cause(
         "input-bound",
@@ -150,7 +150,7 @@ CAUSES = (
         failure=7,
         where=(says_nothing_else, _cpu_use_is_unexplained),
         events=("gpu-starved",),
-        asks=(alike.LOADER,),
+        asks=(checks.DATA_LOADER,),
     ),
     Cause(
         "program-without-gpu-support",

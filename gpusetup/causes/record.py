@@ -145,7 +145,7 @@ class Cause(Message, kw_only=False):
     """The messages that show the cause: a row each, with its pattern and an example. A plain
     pattern is its own example. Each match becomes an event with the cause's name."""
     asks: Words = ()
-    """Commands whose output tells this cause from others with the same message (see `alike`).
+    """Commands whose output tells this cause from others with the same message (see `evidence.checks`).
     doctor suggests the first one whose output is not in the text."""
     certain_if: Callable[[Any], object] | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence import alike
+from gpusetup.evidence import checks
 from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,
@@ -31,11 +31,11 @@ from gpusetup.model.shell import in_a_cell, settings_in_powershell
 HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
 SMI = "nvidia-smi"
-OF_TORCH = (alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.THIS_TORCH)
+OF_TORCH = (checks.ASK_TORCH, checks.TORCH_SEES, checks.CUDA_OF_TORCH, checks.WHICH_TORCH)
 """Commands that ask a torch, which a program beside torch does not have."""
 OF_NVIDIA_OR_CUDA = (
-    *(alike.ASK_TORCH, alike.TORCH_SEES, alike.TORCHS_CUDA, alike.LIST_GPUS, alike.NODES, SMI),
-    *(alike.TORCHS_KERNELS, alike.ON_THE_BUS, alike.BESIDE_TORCH),
+    *(checks.ASK_TORCH, checks.TORCH_SEES, checks.CUDA_OF_TORCH, checks.TORCHS_KERNELS),
+    *(checks.LIST_GPUS, checks.DEVICE_NODES, checks.PCI_GPUS, checks.GPU_AND_DRIVER, SMI),
 )
 """Commands that tell nothing on a machine whose only GPU is another maker's."""
 
@@ -62,11 +62,11 @@ def command_that_decides(
             command = command_of_program
         elif command in OF_TORCH and _container_lacks_a_driver(context):
             # In this container, torch can only repeat that it sees no GPU.
-            command = alike.GPU_BY_DOCKER
+            command = checks.GPU_BY_DOCKER
         # The first command may be meant to find out whose GPU it is, so it is always asked.
         may_be_asked = command == asked_first or not _is_foreign(context, command)
         # Docker cannot give a container a GPU that the machine does not have.
-        in_vain = command == alike.GPU_BY_DOCKER and has_nvidia(context) is False
+        in_vain = command == checks.GPU_BY_DOCKER and has_nvidia(context) is False
         if may_be_asked and not in_vain and not is_answered(context, command):
             return in_words_of_system(context, command)
     return None
@@ -86,18 +86,18 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
 # --- what the text already shows ------------------------------------------------------------------
 
 SHOWN: dict[str, tuple[str, ...]] = {
-    "torch": (alike.ASK_TORCH, alike.TORCHS_CUDA),
-    "kernel": (alike.KERNEL_LOG,),
-    "collect-env": (alike.COLLECT_ENV,),
-    "devices": (alike.AMD_TARGETS,),
-    "mps": (alike.TORCHS_MPS,),
-    "xpu": (alike.TORCHS_XPU,),
-    "sycl": (alike.XPU_SEES,),
-    "threads": (alike.STACK, alike.FAULTS),
-    "topology": (alike.TOPOLOGY,),
-    "processes": (alike.WHILE_IT_RUNS,),
-    "nccl": (alike.NCCL_LOG,),
-    "blocking": (alike.BLOCKING_RUN,),
+    "torch": (checks.ASK_TORCH, checks.CUDA_OF_TORCH),
+    "kernel": (checks.KERNEL_LOG,),
+    "collect-env": (checks.COLLECT_ENV,),
+    "devices": (checks.AMD_TARGETS,),
+    "mps": (checks.TORCHS_MPS,),
+    "xpu": (checks.TORCHS_XPU,),
+    "sycl": (checks.XPU_SEES,),
+    "threads": (checks.STACKS, checks.FAULT_HANDLER),
+    "topology": (checks.TOPOLOGY,),
+    "processes": (checks.SMI_DURING_RUN,),
+    "nccl": (checks.NCCL_LOG,),
+    "blocking": (checks.BLOCKING_RUN,),
 }
 """A tool's output that `messages` recognizes -> the commands that it answers."""
 
@@ -112,19 +112,19 @@ def is_answered(context: RuleContext, command: str) -> bool:
     kernels = kernels_that_a_text_prints(context)
     listed = bool(listed_gpus(context))
     return {
-        alike.LIST_GPUS: listed,
+        checks.LIST_GPUS: listed,
         SMI: listed and bool(machine.driver.version),
-        alike.ON_THE_BUS: machine.pci_devices is not None or listed,
-        alike.ON_THE_HOST: driver_answers(context),
-        alike.TORCHS_CUDA: build,
-        alike.ASK_TORCH: build and torch.cuda_available is not None,
-        alike.TORCH_SEES: torch.cuda_available is True,
-        alike.TORCHS_KERNELS: kernels,
-        alike.THIS_TORCH: kernels,
-        alike.BESIDE_TORCH: bool(gpus(context) and machine.driver.version),
+        checks.PCI_GPUS: machine.pci_devices is not None or listed,
+        checks.SMI_ON_HOST: driver_answers(context),
+        checks.CUDA_OF_TORCH: build,
+        checks.ASK_TORCH: build and torch.cuda_available is not None,
+        checks.TORCH_SEES: torch.cuda_available is True,
+        checks.TORCHS_KERNELS: kernels,
+        checks.WHICH_TORCH: kernels,
+        checks.GPU_AND_DRIVER: bool(gpus(context) and machine.driver.version),
         # If torch cannot be imported, torch's own report fails in the same way.
-        alike.COLLECT_ENV: bool(torch.import_error),
-        alike.AMD_TARGETS: bool(events(context, "rocm-lists-gpu")),
+        checks.COLLECT_ENV: bool(torch.import_error),
+        checks.AMD_TARGETS: bool(events(context, "rocm-lists-gpu")),
     }.get(command, False)
 
 
@@ -132,11 +132,11 @@ def is_answered(context: RuleContext, command: str) -> bool:
 
 
 STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("machine-powers-off",), (alike.LAST_BOOT,)),
-    (("nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
-    (("run-hangs",), (alike.STACK, alike.KERNEL_LOG)),
-    (("program-crashed", "silent-crash"), (alike.FAULTS,)),
-    (("gpu-unused",), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
+    (("machine-powers-off",), (checks.LAST_BOOT,)),
+    (("nccl-error", "nccl-connect-failed"), (checks.NCCL_LOG, checks.TOPOLOGY)),
+    (("run-hangs",), (checks.STACKS, checks.KERNEL_LOG)),
+    (("program-crashed", "silent-crash"), (checks.FAULT_HANDLER,)),
+    (("gpu-unused",), (checks.ASK_TORCH, checks.SMI_DURING_RUN)),
 )
 """The events of a failed step -> the commands that tell most about it."""
 
@@ -147,10 +147,10 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
         yield HOOK_LOG if context.os.family in (None, "linux") else "docker info"
     # With several GPUs, a run usually hangs in NCCL.
     if events(context, "run-hangs") and events(context, "several-gpus"):
-        yield alike.NCCL_LOG
+        yield checks.NCCL_LOG
     # A call on a GPU that torch sees raised an exception.
     if context.torch.cuda_available and events(context, "program-failed"):
-        yield alike.BLOCKING_RUN
+        yield checks.BLOCKING_RUN
     for kinds, commands in STEPS:
         if events(context, *kinds):
             yield from commands
@@ -158,7 +158,7 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
     if is_beside_torch(context):
         yield SMI
     elif _maker(context) not in OF_MAKER:
-        yield from (alike.ASK_TORCH, alike.COLLECT_ENV)
+        yield from (checks.ASK_TORCH, checks.COLLECT_ENV)
 
 
 def _container_lacks_a_driver(context: RuleContext) -> bool:
@@ -167,9 +167,9 @@ def _container_lacks_a_driver(context: RuleContext) -> bool:
 
 
 OF_MAKER: dict[str, tuple[str, ...]] = {
-    "amd": (alike.WHICH_ROCM, alike.AMD_TARGETS),
-    "intel": (alike.TORCHS_XPU, alike.XPU_SEES),
-    "apple": (alike.TORCHS_MPS,),
+    "amd": (checks.WHICH_ROCM, checks.AMD_TARGETS),
+    "intel": (checks.TORCHS_XPU, checks.XPU_SEES),
+    "apple": (checks.TORCHS_MPS,),
 }
 """A maker other than NVIDIA -> the commands about its software."""
 
@@ -186,8 +186,8 @@ def _maker(context: RuleContext) -> str:
 
 # --- in the words of the system -------------------------------------------------------------------
 
-LISTS_DEVICES = (alike.ON_THE_BUS, alike.NODES, alike.AMD_TARGETS, alike.XPU_SEES)
-SHOWS_THE_KERNELS_LOG = (alike.KERNEL_LOG, alike.LAST_BOOT, alike.HOST_MEMORY)
+LISTS_DEVICES = (checks.PCI_GPUS, checks.DEVICE_NODES, checks.AMD_TARGETS, checks.XPU_SEES)
+SHOWS_THE_KERNELS_LOG = (checks.KERNEL_LOG, checks.LAST_BOOT, checks.HOST_MEMORY)
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "windows": (
         "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion",
@@ -198,11 +198,11 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
     "macos": (
         "system_profiler SPDisplaysDataType",
-        f"{alike.COLLECT_ENV}  # on the machine with the GPU",
+        f"{checks.COLLECT_ENV}  # on the machine with the GPU",
     ),
     # WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
     # (Microsoft, "DirectX is coming to the Windows Subsystem for Linux").
-    "wsl": (f"ls -l /dev/dxg; {alike.LIST_GPUS}", "sudo dmesg | grep -i dxg"),
+    "wsl": (f"ls -l /dev/dxg; {checks.LIST_GPUS}", "sudo dmesg | grep -i dxg"),
 }
 """A system -> what lists its devices and what shows its kernel's messages, in place of Linux'
 commands."""

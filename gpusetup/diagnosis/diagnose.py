@@ -22,7 +22,7 @@ from gpusetup.diagnosis.fit import facts_read, fits_together, may_be_ok, proof
 from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.refute import Remaining, refute
-from gpusetup.evidence.alike import ON_THE_BUS
+from gpusetup.evidence.checks import PCI_GPUS
 from gpusetup.evidence.context import (
     Rule,
     RuleContext,
@@ -261,7 +261,7 @@ def asked_first(
     # Before anything is installed for an NVIDIA GPU, see whether there is one.
     place = RECORDS[root.id].place
     is_for_a_driver = root.fix.needs_root and place and place[0] is Layer.DRIVER
-    return ON_THE_BUS if is_for_a_driver and has_nvidia(context) is None else None
+    return PCI_GPUS if is_for_a_driver and has_nvidia(context) is None else None
 
 
 # --- the fixes ------------------------------------------------------------------------------------
