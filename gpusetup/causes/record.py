@@ -178,6 +178,11 @@ class Cause(Message, kw_only=False):
         return PLACES.get(self.id)
 
     @property
+    def layer(self) -> Layer | None:
+        """The cause's layer; None for a cause that is never the root cause."""
+        return self.place[0] if self.place else None
+
+    @property
     def kinds(self) -> Words:
         """The kinds of events that show this cause."""
         return self.events or (self.id,)

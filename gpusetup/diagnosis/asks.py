@@ -32,7 +32,7 @@ HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 """Runs what the container's hook runs, with the hook's log on the screen."""
 SMI = "nvidia-smi"
 OF_TORCH = (checks.ASK_TORCH, checks.TORCH_SEES, checks.CUDA_OF_TORCH, checks.WHICH_TORCH)
-"""Commands that ask a torch, which a program beside torch does not have."""
+"""Commands that ask torch. A program without torch cannot answer them."""
 OF_NVIDIA_OR_CUDA = (
     *(checks.ASK_TORCH, checks.TORCH_SEES, checks.CUDA_OF_TORCH, checks.TORCHS_KERNELS),
     *(checks.LIST_GPUS, checks.DEVICE_NODES, checks.PCI_GPUS, checks.GPU_AND_DRIVER, SMI),
@@ -41,41 +41,51 @@ OF_NVIDIA_OR_CUDA = (
 
 
 def command_that_decides(
-    context: RuleContext, finding: Finding | None, asked_first: str | None, *, is_open: bool
+    context: RuleContext, finding: Finding | None, first: str | None, *, is_open: bool
 ) -> str | None:
-    """The command to run next; None if no command is known, or the text already answers each.
+    """The command to run next, in the form for the text's system; None if no command is known, or
+    if the text already shows what each of them would print.
 
-    `asked_first`: the command that reads a fact which the fix needs, or which a refutation asks
-    for. `is_open`: the cause is unknown, so that the failed step also has commands.
+    `first`: the command to prefer to those of the finding's record, if there is one. `is_open`:
+    whether the cause is unknown; then the commands of the failed step are candidates too.
     """
-    candidates = [asked_first] if asked_first else []
+    candidates = [first] if first else []
     if finding is not None:
         candidates += RECORDS[finding.id].asks
-    program = program_of(context)
-    # A program that is not built on torch has its own command in place of torch's.
-    command_of_program = program.reading if program and not program.on_torch else ""
     if is_open:
-        candidates += [command_of_program] if command_of_program else []
         candidates += _commands_of_step(context)
-    for command in candidates:
-        if command in OF_TORCH and command_of_program:
-            command = command_of_program
-        elif command in OF_TORCH and _container_lacks_a_driver(context):
-            # In this container, torch can only repeat that it sees no GPU.
-            command = checks.GPU_BY_DOCKER
+    for candidate in candidates:
+        command = _unless_torch_is_useless(context, candidate)
         # The first command may be meant to find out whose GPU it is, so it is always asked.
-        may_be_asked = command == asked_first or not _is_foreign(context, command)
+        may_be_asked = candidate == first or not _is_foreign(context, command)
         # Docker cannot give a container a GPU that the machine does not have.
         in_vain = command == checks.GPU_BY_DOCKER and has_nvidia(context) is False
         if may_be_asked and not in_vain and not is_answered(context, command):
-            return in_words_of_system(context, command)
+            return command_for_system(context, command)
     return None
+
+
+def _unless_torch_is_useless(context: RuleContext, command: str) -> str:
+    """The command, or a better one if it asks torch and torch's answer would tell nothing."""
+    if command not in OF_TORCH:
+        return command
+    if of_program := _command_of_program(context):
+        return of_program
+    # In a container without the driver, torch can only repeat that it sees no GPU.
+    requests_gpu = context.snapshot.container.nvidia_requested
+    return checks.GPU_BY_DOCKER if requests_gpu and not driver_answers(context) else command
+
+
+def _command_of_program(context: RuleContext) -> str:
+    """The command with which a program without torch shows its GPUs; "" for other programs."""
+    program = program_of(context)
+    return program.reading if program and not program.on_torch else ""
 
 
 def _is_foreign(context: RuleContext, command: str) -> bool:
     """Whether a command asks NVIDIA's stack while the only GPU is another maker's, or starts a
     program that the text is not about."""
-    # `python -m bitsandbytes` asks one package; `python -m torch.utils.collect_env` asks torch.
+    # `python -m bitsandbytes` starts a program. `torch.utils.collect_env` is no identifier.
     package = command.removeprefix("python -m ")
     if package != command and package.isidentifier():
         program = program_of(context)
@@ -85,7 +95,7 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
 
 # --- what the text already shows ------------------------------------------------------------------
 
-SHOWN: dict[str, tuple[str, ...]] = {
+COMMANDS_OF_OUTPUT: dict[str, tuple[str, ...]] = {
     "torch": (checks.ASK_TORCH, checks.CUDA_OF_TORCH),
     "kernel": (checks.KERNEL_LOG,),
     "collect-env": (checks.COLLECT_ENV,),
@@ -99,28 +109,29 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "nccl": (checks.NCCL_LOG,),
     "blocking": (checks.BLOCKING_RUN,),
 }
-"""A tool's output that `messages` recognizes -> the commands that it answers."""
+"""A tool's output that `messages` recognizes -> the commands that print it."""
 
 
 def is_answered(context: RuleContext, command: str) -> bool:
-    """Whether the text already shows what a command would print, wherever it was read."""
+    """Whether the text already shows what a command would print, as its output or as the facts that
+    it would show."""
     machine, torch = context.snapshot, context.torch
     for event in events(context, "output-shown"):
-        if command in SHOWN.get(event.values.get("what", ""), ()):
+        if command in COMMANDS_OF_OUTPUT.get(event.values.get("what", ""), ()):
             return True
-    build = bool(torch.version and torch.backend)
-    kernels = kernels_that_a_text_prints(context)
-    listed = bool(listed_gpus(context))
+    build_is_read = bool(torch.version and torch.backend)
+    kernels_are_read = kernels_that_a_text_prints(context)
+    lists_gpus = bool(listed_gpus(context))
     return {
-        checks.LIST_GPUS: listed,
-        SMI: listed and bool(machine.driver.version),
-        checks.PCI_GPUS: machine.pci_devices is not None or listed,
+        checks.LIST_GPUS: lists_gpus,
+        SMI: lists_gpus and bool(machine.driver.version),
+        checks.PCI_GPUS: machine.pci_devices is not None or lists_gpus,
         checks.SMI_ON_HOST: driver_answers(context),
-        checks.CUDA_OF_TORCH: build,
-        checks.ASK_TORCH: build and torch.cuda_available is not None,
+        checks.CUDA_OF_TORCH: build_is_read,
+        checks.ASK_TORCH: build_is_read and torch.cuda_available is not None,
         checks.TORCH_SEES: torch.cuda_available is True,
-        checks.TORCHS_KERNELS: kernels,
-        checks.WHICH_TORCH: kernels,
+        checks.TORCHS_KERNELS: kernels_are_read,
+        checks.WHICH_TORCH: kernels_are_read,
         checks.GPU_AND_DRIVER: bool(gpus(context) and machine.driver.version),
         # If torch cannot be imported, torch's own report fails in the same way.
         checks.COLLECT_ENV: bool(torch.import_error),
@@ -142,7 +153,9 @@ STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 
 def _commands_of_step(context: RuleContext) -> Iterator[str]:
-    """The commands of every failed step that the text shows, the most particular first."""
+    """The commands for every failed step that the text shows, from special to general."""
+    if of_program := _command_of_program(context):
+        yield of_program
     if events(context, "container-start-failed"):
         yield HOOK_LOG if context.os.family in (None, "linux") else "docker info"
     # With several GPUs, a run usually hangs in NCCL.
@@ -154,16 +167,12 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
     for kinds, commands in STEPS:
         if events(context, *kinds):
             yield from commands
-    yield from OF_MAKER.get(_maker(context), ())
+    maker = _maker(context)
+    yield from OF_MAKER.get(maker, ())
     if is_beside_torch(context):
         yield SMI
-    elif _maker(context) not in OF_MAKER:
+    elif maker not in OF_MAKER:
         yield from (checks.ASK_TORCH, checks.COLLECT_ENV)
-
-
-def _container_lacks_a_driver(context: RuleContext) -> bool:
-    """Whether a container asks for a GPU, and no driver answers in it."""
-    return bool(context.snapshot.container.nvidia_requested) and not driver_answers(context)
 
 
 OF_MAKER: dict[str, tuple[str, ...]] = {
@@ -175,20 +184,23 @@ OF_MAKER: dict[str, tuple[str, ...]] = {
 
 
 def _maker(context: RuleContext) -> str:
-    """The maker of the GPU that the text is about; "" if it does not show one."""
+    """The maker of the GPU that the text is about: NVIDIA if it shows one of its GPUs, or else the
+    maker for which torch was built, or else the only maker named; "" if there are none or several.
+    """
     if on(context, "macos"):
         return "apple"
     if has_nvidia(context):
         return "nvidia"
     vendors = vendors_of(context.snapshot)
-    return maker_of(context.torch.backend) or (next(iter(vendors)) if len(vendors) == 1 else "")
+    only_vendor = next(iter(vendors)) if len(vendors) == 1 else ""
+    return maker_of(context.torch.backend) or only_vendor
 
 
-# --- in the words of the system -------------------------------------------------------------------
+# --- the form for a system ------------------------------------------------------------------------
 
 LISTS_DEVICES = (checks.PCI_GPUS, checks.DEVICE_NODES, checks.AMD_TARGETS, checks.XPU_SEES)
 SHOWS_THE_KERNELS_LOG = (checks.KERNEL_LOG, checks.LAST_BOOT, checks.HOST_MEMORY)
-ELSEWHERE: dict[str, tuple[str, str]] = {
+INSTEAD_ON: dict[str, tuple[str, str]] = {
     "windows": (
         "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion",
         "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
@@ -204,12 +216,12 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     # (Microsoft, "DirectX is coming to the Windows Subsystem for Linux").
     "wsl": (f"ls -l /dev/dxg; {checks.LIST_GPUS}", "sudo dmesg | grep -i dxg"),
 }
-"""A system -> what lists its devices and what shows its kernel's messages, in place of Linux'
-commands."""
+"""A system -> the commands that list its devices and show its kernel's messages, in place of those
+for Linux."""
 
 
-def in_words_of_system(context: RuleContext, command: str) -> str:
-    """The command in its form for the system of the text."""
+def command_for_system(context: RuleContext, command: str) -> str:
+    """The form of a command for the system, notebook or container that the text is about."""
     is_notebook = bool(lender_of(context))
     systems = {
         "windows": on(context, "windows"),
@@ -217,11 +229,11 @@ def in_words_of_system(context: RuleContext, command: str) -> str:
         "macos": on(context, "macos"),
         "wsl": bool(context.os.wsl),
     }
-    system = next((name for name, is_here in systems.items() if is_here), None)
+    system = next((name for name, applies in systems.items() if applies), None)
     asks_for_devices = command in LISTS_DEVICES
     if asks_for_devices or command in SHOWS_THE_KERNELS_LOG:
         if system is not None:
-            devices, kernel_log = ELSEWHERE[system]
+            devices, kernel_log = INSTEAD_ON[system]
             command = devices if asks_for_devices else kernel_log
         elif in_container(context):
             command = f"{command}  # on the host"

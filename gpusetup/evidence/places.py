@@ -6,12 +6,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    events,
-    gpus,
-    on,
-)
+from gpusetup.evidence.context import RuleContext, events, gpus, on
 from gpusetup.model.machine import Events
 
 if TYPE_CHECKING:
