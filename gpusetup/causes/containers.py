@@ -235,7 +235,7 @@ CAUSES = (
                 "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST",
             ),
         ),
-        certain_if=proofs.driver_answers_beside_the_container,
+        certain_if=proofs.smi_runs_on_the_host_only,
         explains=("amd-gpu", "intel-gpu"),
         formerly=("container-no-maker-gpu",),
     ),
@@ -285,7 +285,7 @@ CAUSES = (
         check=CheckCommand("docker run --rm --gpus all ubuntu nvidia-smi", "docker: Error response from daemon: could not select device driver" ' "" with capabilities: [[gpu]].'),
         refuted_by=(
             Refutation(
-                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
+                facts.all_of(facts.toolkit_is_installed, facts.kubernetes_starts_containers),
                 "container-runtime-not-default",
             ),
             Refutation(facts.toolkit_is_installed, "docker-other-daemon", "docker context ls"),

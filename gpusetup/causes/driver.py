@@ -30,7 +30,7 @@ CAUSES = (
         certain_if=proofs.driver_and_need_are_read,
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
-            Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", checks.WHICH_LIBCUDA),
+            Refutation(facts.driver_is_new_enough, "wrong-libcuda-loaded", checks.WHICH_LIBCUDA),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",

@@ -262,7 +262,7 @@ CAUSES = (
     ),
     Cause(
         "torch-cpu-build",
-        certain_if=proofs.cpu_build_beside_a_gpu,
+        certain_if=proofs.cpu_build_with_a_gpu,
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
@@ -276,7 +276,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-wheel-on-nvidia",
-        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        certain_if=proofs.build_of_another_maker,
         title="{who} is a build for {maker} GPUs: it cannot use {gpus}",
         plain="torch is a build for another vendor's GPUs on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",

@@ -23,7 +23,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.facts import kernels_that_a_text_prints
-from gpusetup.evidence.places import is_beside_torch, program_of
+from gpusetup.evidence.places import program_of, uses_no_torch
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Finding
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -169,7 +169,7 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
             yield from commands
     maker = _maker(context)
     yield from OF_MAKER.get(maker, ())
-    if is_beside_torch(context):
+    if uses_no_torch(context):
         yield SMI
     elif maker not in OF_MAKER:
         yield from (checks.ASK_TORCH, checks.COLLECT_ENV)

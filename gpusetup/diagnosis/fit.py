@@ -16,8 +16,8 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     on,
-    says_nothing_else,
     serving,
+    shows_no_other_failure,
     source_of,
 )
 from gpusetup.evidence.facts import driver_serves
@@ -188,7 +188,9 @@ def failure_is_open(context: RuleContext) -> bool:
     # The last thing that such a text shows is a run that ended normally, after any message above.
     if events(context, "run-finished"):
         return False
-    return bool(events(context, "program-failed")) or not says_nothing_else(context, *DESCRIPTIONS)
+    return bool(events(context, "program-failed")) or not shows_no_other_failure(
+        context, *DESCRIPTIONS
+    )
 
 
 def torch_printed_false(machine: Snapshot) -> bool:

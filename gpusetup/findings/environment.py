@@ -22,11 +22,11 @@ from gpusetup.evidence.context import (
     is_report,
     package,
     packages,
-    says_nothing_else,
+    shows_no_other_failure,
     value_evidence,
 )
 from gpusetup.evidence.facts import companion_fits
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import uses_no_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
@@ -124,7 +124,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     has_gpu = has_nvidia(context)
     if has_gpu is None:
         # If no source shows whether there is a GPU, only a text about CUDA makes one likely.
-        is_about_cuda = messages or cuda_was_refused(context) or says_nothing_else(context)
+        is_about_cuda = messages or cuda_was_refused(context) or shows_no_other_failure(context)
         has_gpu = is_report(context) and bool(is_about_cuda)
     if not has_gpu or not (messages or (torch.backend == "cpu" and not torch.cuda_available)):
         return
@@ -160,7 +160,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     torch = context.torch
     messages = events(context, "cuda-unavailable")
     # The message of a program that is not built on torch is not about torch.
-    if torch.cuda_available is None and not torch.version and is_beside_torch(context):
+    if torch.cuda_available is None and not torch.version and uses_no_torch(context):
         return
     # A build for Intel's GPUs has no CUDA that could be available.
     if torch.cuda_available is False and torch.backend != "xpu" and not messages:
@@ -266,7 +266,7 @@ def companions(context: RuleContext) -> Findings:
         is_weak = False
         if not messages and name == "torchvision":
             messages = events(context, IMAGE_WARNING)
-            is_weak = not says_nothing_else(context, IMAGE_WARNING)
+            is_weak = not shows_no_other_failure(context, IMAGE_WARNING)
         if not messages:
             # torch computes although versions differ: the companion fails when it is used.
             is_weak = bool(context.torch.cuda_available)

@@ -26,7 +26,7 @@ from gpusetup.evidence.context import (
     serving,
     value_evidence,
 )
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import uses_no_torch
 from gpusetup.findings.environment import torch_in_words
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
@@ -85,7 +85,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     # On a Jetson, jetson_wrong_wheel makes the finding and names the source of the right wheel.
     elif board_of(context.snapshot):
         return
-    elif context.catalog.never_serves(gpus(context)) and not is_beside_torch(context):
+    elif context.catalog.never_serves(gpus(context)) and not uses_no_torch(context):
         yield _unserved(context, (), None, older=True)
     # A text may list the kernels of a torch without its CUDA version.
     elif kernels and (is_cuda_build(torch) or is_report(context)):
@@ -112,7 +112,7 @@ def _unserved(
 
 def _program_beside_torch(context: RuleContext) -> str:
     """The name of a program that uses the GPU without torch; "" if it is built on torch."""
-    if not is_beside_torch(context):
+    if not uses_no_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
 
