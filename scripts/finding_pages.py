@@ -69,7 +69,7 @@ GROUPS = (
 
 def group_of(record: Cause) -> str:
     """The group of the index that a finding stands in."""
-    layer = record.place[0] if record.place else None
+    layer = record.layer
     if layer is Layer.BOUNDARY or record in containers.CAUSES:
         return "A container, a pod or WSL has no GPU"
     if layer in (Layer.HARDWARE, Layer.DRIVER):

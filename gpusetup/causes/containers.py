@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA Container Toolkit documentation, 
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
@@ -160,7 +160,7 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=("invalid-device-ordinal", "mig-misconfigured"),
         events=("gpus-not-given",),
-        asks=(alike.LIST_GPUS,),
+        asks=(checks.LIST_GPUS,),
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
         cases=(
@@ -219,7 +219,7 @@ CAUSES = (
         "resource limit in Kubernetes",
         lacks="gpu",
         way=start_with_gpu,
-        asks=(alike.ON_THE_HOST,),
+        asks=(checks.SMI_ON_HOST,),
         says=(
             r"nvidia driver was not detected|start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
@@ -235,7 +235,7 @@ CAUSES = (
                 "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST",
             ),
         ),
-        certain_if=proofs.driver_answers_beside_the_container,
+        certain_if=proofs.smi_runs_on_the_host_only,
         explains=("amd-gpu", "intel-gpu"),
         formerly=("container-no-maker-gpu",),
     ),
@@ -285,7 +285,7 @@ CAUSES = (
         check=CheckCommand("docker run --rm --gpus all ubuntu nvidia-smi", "docker: Error response from daemon: could not select device driver" ' "" with capabilities: [[gpu]].'),
         refuted_by=(
             Refutation(
-                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
+                facts.all_of(facts.toolkit_is_installed, facts.kubernetes_starts_containers),
                 "container-runtime-not-default",
             ),
             Refutation(facts.toolkit_is_installed, "docker-other-daemon", "docker context ls"),

@@ -7,7 +7,7 @@ Sources, where a record names no other: NVML API reference, nvmlReturn_t.
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import events, in_container, listed_gpus
 from gpusetup.evidence.places import no
 from gpusetup.fixes import drivers
@@ -30,7 +30,7 @@ CAUSES = (
         certain_if=proofs.driver_and_need_are_read,
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
-            Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
+            Refutation(facts.driver_is_new_enough, "wrong-libcuda-loaded", checks.WHICH_LIBCUDA),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
@@ -60,7 +60,7 @@ CAUSES = (
         text="Install your distribution's driver package and reboot",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        asks=(alike.ON_THE_BUS,),
+        asks=(checks.PCI_GPUS,),
     ),
     Cause(
         "hybrid-gpu-off",
@@ -167,7 +167,7 @@ CAUSES = (
         "CUDA_VISIBLE_DEVICES can exclude a single GPU that does not respond",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
-        look=(alike.KERNEL_LOG,),
+        look=(checks.KERNEL_LOG,),
         commands=("sudo reboot",),
         formerly=("driver-slow", "nvml-init-failed", "gpu-does-not-answer", "cuda-misses-gpu"),
     ),
@@ -212,6 +212,6 @@ CAUSES = (
         commands=drivers.driver_commands,
         needs_root=True,
         needs_reboot=True,
-        asks=(alike.KERNEL_LOG,),
+        asks=(checks.KERNEL_LOG,),
     ),
 )  # fmt: skip

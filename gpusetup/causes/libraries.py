@@ -11,7 +11,7 @@ import re
 from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
@@ -290,7 +290,7 @@ CAUSES = (
                 text="Install the current release of bitsandbytes, which finds the CUDA "
                 "libraries that come with torch. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
-                look=(alike.TORCHS_CUDA,),
+                look=(checks.CUDA_OF_TORCH,),
             ),
             Message(
                 where=(_another_package_needs_it,),
@@ -298,7 +298,7 @@ CAUSES = (
                 "file). If it is for torch's CUDA version, import torch before the package, or put "
                 "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH. Otherwise "
                 "install the package's build for torch's CUDA version, or rebuild it here",
-                look=(alike.TORCHS_CUDA,),
+                look=(checks.CUDA_OF_TORCH,),
             ),
         ),
         asks=("python -m bitsandbytes",),
@@ -357,7 +357,7 @@ CAUSES = (
     ),
     Cause(
         "triton-build-failed",
-        look=(alike.WHICH_LIBCUDA,),
+        look=(checks.WHICH_LIBCUDA,),
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
