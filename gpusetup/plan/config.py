@@ -204,28 +204,26 @@ PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 
 
 def length(reader: Reader, fields: Fields) -> Fields:
-    """The sequence length in tokens; RL trainers may give it as a prompt length and a response
-    length."""
+    """The tokens of the longest sequence; None if the config does not show it and plan knows no
+    default of its trainer."""
     trainer, most = fields["trainer"], LARGEST["context"]
     roles = ("length", "total-length", "prompt", "response")
     sequence, total, prompt, response = (reader.number(role, most) for role in roles)
-    # Trinity-RFT and verl, whose configs count as Trinity-RFT's, name the length of prompt and
-    # response together. In other trainers it may be that of the sequence.
-    tokens = total if trainer == "trinity" else sequence or total
-    names_total = trainer == "trinity" and total is not None
-    is_verl = reader.has_map("actor_rollout_ref")
-    if trainer == "trinity" and not is_verl:
-        if not total and prompt and response:
-            # Prompt and response each have a limit, so a sequence may be as long as their sum.
-            tokens = prompt + response
-            reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
-    elif not names_total and method_of(reader) in GENERATING:
-        # A trainer that generates answers uses its sequence length as a limit for prompts.
-        prompt, response = sequence or prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
-        tokens = prompt + response
+    # Trinity-RFT and verl set one length for prompt and answer together, or one for each of them.
+    if trainer == "trinity" or reader.has_map("actor_rollout_ref"):
+        tokens = total or sequence
+        has_answers = not total and bool(prompt or response)
+    else:
+        tokens = sequence or total
+        # Trainers such as TRL that generate answers apply their sequence length to the prompt.
+        prompt = sequence or prompt
+        has_answers = method_of(reader) in GENERATING
+    if has_answers:
+        prompt, response = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
         reader.assumed.append(
             f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
         )
+        return {"context": prompt + response}
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
         reader.assumed.append(f"the config has no length: {trainer}'s own {default:,} tokens")
@@ -355,7 +353,8 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     if loss is None and (has_liger or "cut_cross_entropy" in plugins):
         loss = "fused"
     elif loss is None and fields["trainer"] == "axolotl":
-        loss = "eager"
+        # plan's default for axolotl is cut cross entropy, which this config does not switch on.
+        loss = "hf"
     return {
         "fused_kernels": True if has_liger or "liger" in plugins else None,
         "loss": loss,
@@ -416,8 +415,8 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
     factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
     original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind") or ""
     # With another kind, the factor need not be the longest length divided by the original one.
-    kind = reader.word("rope-kind") or "yarn"
     if factor is None or kind.lower() != "yarn":
         return None
     setting, _ = next(reader.all("rope-factor"))
