@@ -121,8 +121,8 @@ def key_of(path: Iterable[str | int]) -> Key | None:
         nearby_maps = maps[-1:] if row.directly else maps
         if row.under and set(row.under.split()).isdisjoint(nearby_maps):
             continue
-        is_no_loaders = row.role in LOADER_ROLES and not NOT_LOADER_MAPS.isdisjoint(maps)
-        return None if is_no_loaders else row
+        is_in_other_map = not NOT_LOADER_MAPS.isdisjoint(maps)
+        return None if row.role in LOADER_ROLES and is_in_other_map else row
     return None
 
 

@@ -152,7 +152,7 @@ FULL = ("full", "none", "false", "no")
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
     """The adapters that the config trains: LoRA with its rank."""
-    # Other kinds of adapters are not counted, so that the answer names them.
+    # Other kinds of adapters are left unread, so that the answer names their key as not understood.
     known = (*FULL, "lora", "qlora", "true", "yes")
     method = reader.word("adapter", lambda _, text: text.lower() if text.lower() in known else None)
     is_lora = method not in (None, *FULL)
@@ -161,6 +161,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
     if is_lora and rank is None:
+        # The defaults of TRL (ModelConfig) and of PEFT (LoraConfig), which other trainers keep.
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
@@ -187,6 +188,7 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
         storage = "int8"
     storage = reader.word("quantize", by_words("quantize")) or storage
     quantises_scales = reader.switch("double-quantize")
+    # These two trainers quantise the scales by default.
     if quantises_scales is None:
         quantises_scales = fields["trainer"] in ("axolotl", "llama-factory")
     if storage == "nf4" and quantises_scales:

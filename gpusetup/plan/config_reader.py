@@ -97,7 +97,8 @@ class Reader:
                 return None
             value = int(digits) if len(digits) <= MOST_DIGITS else most + 1
             if not 1 <= value <= most:
-                raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
+                problem = f"{digits[:LONGEST_VALUE]}: out of range"
+                raise self.refused(setting, problem, f"1 to {most:,}")
             return value
 
         return self.word(role, value_of)
@@ -157,19 +158,20 @@ class Reader:
         resolvers may be code of the user's project, which we never run.
         """
         if hit := VARIABLE.fullmatch(expression):
-            is_set = bool(self.variables.get(hit[1]))
-            value = self.variables[hit[1]] if is_set else bare(hit[2])
-            nothing = "nothing was read, and OmegaConf stops there: export the variable"
-            self.assumed.append(
-                f"{dotted(setting.path)} takes the variable {hit[1]}, which is "
-                f"{'' if is_set else 'not '}set: {f'{value} was read' if value else nothing}"
-            )
+            variable, default = hit[1], bare(hit[2])
+            value = self.variables.get(variable) or default
+            is_set = "is set" if self.variables.get(variable) else "is not set"
+            found = "nothing was read, and OmegaConf stops there: export the variable"
+            if value:
+                found = f"{value} was read"
+            key = dotted(setting.path)
+            self.assumed.append(f"{key} takes the variable {variable}, which {is_set}: {found}")
             return value
         resolver, colon, argument = expression.partition(":")
         if colon:
             return bare(argument) if resolver == "oc.decode" else None
-        found = self.by_path.get(tuple(expression.split(".")))
-        return None if found is None or found.is_collection else bare(bare_text(found))
+        other = self.by_path.get(tuple(expression.split(".")))
+        return None if other is None or other.is_collection else bare(bare_text(other))
 
     def note(self, setting: Setting, meaning: str) -> None:
         """Record that a setting was read, and what it means. The first meaning stays, because later

@@ -463,7 +463,9 @@ def changes_to_fit(
             sure = confidence(changed) if changed.fits else None
             help = Help(step=step, kind=kind, saves_gib=saved, recipe=recipe, confidence=sure)
             steps.append(help)
-    steps.sort(key=lambda one: (one.recipe is None, one.step in steps_with_adapters, -one.saves_gib))
+    steps.sort(
+        key=lambda one: (one.recipe is None, one.step in steps_with_adapters, -one.saves_gib)
+    )
     return tuple(steps)
 
 

@@ -396,9 +396,6 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
         # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
         gradients = min(gradients, (shape.intermediate + shape.hidden) * job.compute_bytes)
     peak_of_scores = 1.5 * scores
-    if job.attention == "eager":
-        # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
-        peak_of_scores = max(peak_of_scores, 12.0 * shape.heads * job.context)
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
         return (gradients + peak_of_scores - scores) * tokens(job, recipe)
@@ -531,27 +528,21 @@ are 17 to 24 % of the allocated memory."""
 EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
 
 
-def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
+def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
     """The bytes in the allocator's gaps: those that stay, and those that it can give back.
 
-    `transient`: the bytes of the largest temporary tensors; `logits_decide`: whether memory peaks
-    while the logits exist. Fixed-size segments leave more gaps than expandable ones. The shares
-    were fitted to published pairs of allocated and reserved memory.
+    `transient`: the bytes of the largest temporary tensors. Fixed-size segments leave more gaps
+    than expandable ones. The shares were fitted to published pairs of allocated and reserved
+    memory.
     """
     if job.fills_token_budget:
         # With Trinity-RFT, they were fitted as a share of the largest temporary tensor.
         staying = 0.0 if recipe.env else transient * (LOST_LOGIT / TRAINER_LOGIT)
         return Gaps(staying=staying, given_back=0.0)
-    logit_segments = segments_of_logits(job, recipe)
-    logit_bytes = logits(job, recipe)
+    # All tensors that are allocated and freed within a step leave gaps.
     moving_bytes = activations(job, recipe) + transient
     if not gradients_stay(job):
         moving_bytes += gradients(job, recipe)
-    # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
-    # copies.
-    bytes_of_uneven_size = moving_bytes
-    if logits_decide and job.loss != "eager-old":
-        bytes_of_uneven_size -= logit_bytes
     # FSDP1 and DeepSpeed free gathered units late, because another CUDA stream must finish using
     # them first.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
@@ -559,24 +550,16 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
         shares = EXPANDABLE_SEGMENTS_FREED_LATE if frees_late else EXPANDABLE_SEGMENTS
     else:
         shares = FIXED_SEGMENTS_FREED_LATE if frees_late else FIXED_SEGMENTS
-    # With expandable segments, logits leave gaps too, because their size is rounded up.
-    bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
-    reserved = bytes_with_gaps * shares.reserved + logit_segments
+    logit_segments = segments_of_logits(job, recipe)
+    reserved = moving_bytes * shares.reserved + logit_segments
     # The allocator cannot give back about a third of the logits' own segments. This share was
     # fitted too.
-    after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
-    staying = min(reserved, after_collection)
+    staying = min(reserved, moving_bytes * shares.staying + logit_segments / 3)
     # Tensors that lie between attention scores in memory keep the segments of those scores from
     # being freed.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
-    given_back = reserved - staying
-    # If memory peaks while there are no logits, half of the logits' segments are idle at the peak.
-    # Expandable segments are unmapped when idle, and gathered units reuse idle segments.
-    reuses_segments = recipe.env or recipe.offload or job.gathers
-    if not reuses_segments and not logits_decide:
-        given_back += 0.5 * logit_bytes
-    return Gaps(staying, given_back)
+    return Gaps(staying, given_back=reserved - staying)
 
 
 def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
@@ -679,26 +662,21 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     if job.engine_bytes:
         moments = (*moments, "generation")
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    # The gaps depend on whether the logits exist at the peak.
-    gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
-    gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
-    gaps_at = dict.fromkeys(moments, gaps_elsewhere) | {"logits": gaps_at_logits}
+    unused = gaps(job, recipe, transient)
 
     def needed(moment: Moment, *parts: Part) -> float:
         """The bytes of these parts at one moment."""
         return sum(size for part, there, size in counted if moment in there and part in parts)
 
-    highest = max(
-        moments, key=lambda moment: needed(moment, *get_args(Part)) + gaps_at[moment].staying
-    )
+    highest = max(moments, key=lambda moment: needed(moment, *get_args(Part)))
     return JobMemory(
         states=needed(highest, "states"),
         checkpoints=needed(highest, "checkpoints"),
         logits=needed(highest, "logits"),
-        fragmentation=gaps_at[highest].staying,
+        fragmentation=unused.staying,
         other=needed(highest, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, gaps_at[highest].given_back),
+        cached=unused.given_back,
         host=host_bytes(job, recipe),
     )
 
