@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import key_of, meaning, trainer_of
+from gpusetup.configs.keys import meaning, trainer_of
 from gpusetup.configs.settings import TRUE, Setting, dotted, name_of, words_of
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -266,7 +266,7 @@ def log_prob_tokens(reader: Reader) -> int | None:
     """
     numbers = []
     for setting, text in reader.named("log_prob_max_token_len_per_gpu"):
-        if number := number_in(reader, setting):
+        if number := reader.number_in(setting, text, LARGEST["tokens"]):
             numbers.append(number)
             reader.note(setting, f"tokens: {text}")
     return min(numbers, default=None)
@@ -468,40 +468,31 @@ def frozen_in(reader: Reader, model: str) -> str | None:
     return frozen
 
 
-MOST_DIGITS = 12
-"""A number of rows, a width or a budget of tokens with more digits is a typo."""
-WIDTH_NAMES = (
-    "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
-)  # fmt: skip
-"""Keys that give the width of a row in the configs of recommenders."""
+LARGEST_TABLE = 10**9
+"""More rows, or a wider row, than any embedding table has."""
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     """The embedding tables of users and of items that a config describes, all of one width. Their
     settings are recorded as read."""
-    width_setting = next((one for name in WIDTH_NAMES for one, _ in reader.named(name)), None)
-    width = number_in(reader, width_setting) if width_setting else 0
-    if width_setting is None or not width:
+    counts = [
+        (setting, rows)
+        for role in ("users", "items")
+        for setting, text in reader.all(role)
+        if (rows := reader.number_in(setting, text, LARGEST_TABLE))
+    ]
+    # Without tables, a width belongs to something else, which plan does not understand.
+    width = reader.number("embedding-dim", LARGEST_TABLE) if counts else None
+    if width is None:
         return ()
     tables: list[EmbeddingTable] = []
-    for setting in reader.config.settings:
-        key, rows = key_of(setting.path), number_in(reader, setting)
-        if key is None or key.role not in ("users", "items") or not rows:
-            continue
+    for setting, rows in counts:
         # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
         noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name_of(setting.path))
         table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
         tables.append(table)
         reader.note(setting, f"embedding table: {table.label}")
-    if tables:
-        reader.note(width_setting, "width of the embedding tables")
     return tuple(tables)
-
-
-def number_in(reader: Reader, setting: Setting) -> int:
-    """The whole number in a setting; 0 if the setting is anything else."""
-    digits = (reader.text(setting) or "").replace("_", "")
-    return int(digits) if re.fullmatch(rf"\d{{1,{MOST_DIGITS}}}", digits) else 0
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
