@@ -656,11 +656,7 @@ class JobMemory(Frozen):
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
     counted = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
-    # With a token budget, only the end of the forward pass is considered, because the constants
-    # were fitted under this assumption.
-    moments = FORWARD if job.fills_token_budget else IN_STEP
-    if job.engine_bytes:
-        moments = (*moments, "generation")
+    moments = WHOLE_RUN if job.engine_bytes else IN_STEP
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     unused = gaps(job, recipe, transient)
 
