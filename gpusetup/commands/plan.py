@@ -151,8 +151,8 @@ class Question(CommandQuestion):
         values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
         if self.checkpointing:
-            name = "selective" if self.checkpointing == "selective" else "checkpointing"
-            fields[name] = self.checkpointing != "none"
+            fields["checkpointing"] = self.checkpointing != "none"
+            fields["selective"] = self.checkpointing == "selective"
         return fields
 
 

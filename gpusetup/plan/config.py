@@ -277,14 +277,13 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     they are moved to the host."""
     text = (reader.word("checkpoints") or "").lower()
     is_off = reader.switch("no-checkpoints")
+    # `use_gradient_checkpointing: unsloth` moves the checkpoints to the host.
     offloads = reader.switch("checkpoint-offload") or text == "unsloth"
     checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
-    if is_off is not None:
-        return {**checkpoints, "checkpointing": not is_off}
-    if text == "selective":
-        return {**checkpoints, "selective": True}
-    is_on = text not in ("none", "no", "false", "off", "n")
-    return {**checkpoints, "checkpointing": is_on} if text else checkpoints
+    if is_off is None and not text:
+        return checkpoints
+    is_on = text not in ("none", "no", "false", "off", "n") if is_off is None else not is_off
+    return {**checkpoints, "checkpointing": is_on, "selective": is_on and text == "selective"}
 
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:

@@ -308,7 +308,7 @@ SOLVERS: dict[str, Callable[[TrainingJob, Place], Decision]] = {
 }  # fmt: skip
 
 
-def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
+def largest(fits: Callable[[int], bool]) -> int:
     """The largest number for which `fits` is true, by bisection; 0 if there is none. `fits` must
     change from true to false only once.
 
@@ -317,7 +317,7 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     """
     low, high = 0, 1
     # Double the number until `fits` is false, then search by bisection.
-    while high < limit and fits(high):
+    while high < LARGEST_SOLUTION and fits(high):
         low = high
         high *= 2
     while high - low > 1:
@@ -474,24 +474,22 @@ def smallest_sets(job: TrainingJob, place: Place) -> list[tuple[Changes, Decisio
     job; those of the mildest changes first."""
     milder = same_training(job)
     # Checkpointing trains the same and only costs time, so every set has it.
-    checkpointing = {name: milder.pop(name) for name in ("checkpointing",) if name in milder}
+    in_every_set = {"checkpointing": milder["checkpointing"]} if not job.checkpointing else {}
+    others = {name: fields for name, fields in milder.items() if name not in in_every_set}
     # Adapters train less than the job does, so they are only tried if nothing else is enough.
-    for changes in (milder, milder | adapters(job)):
+    for changes in (others, others | adapters(job)):
         for count in range(len(changes) + 1):
-            chosen = itertools.combinations(changes.items(), count)
-            sets = [checkpointing | dict(items) for items in chosen]
-            tried = [(one, decide(with_changes(job, one), place)) for one in sets]
-            found = [(one, decision) for one, decision in tried if decision.fits]
+            found: list[tuple[Changes, Decision]] = []
+            for chosen in itertools.combinations(changes.items(), count):
+                together = in_every_set | dict(chosen)
+                # Of two changes that set the same field, the later one counts.
+                merged = {field: one[field] for one in together.values() for field in one}
+                decision = decide(replace(job, **merged), place)
+                if decision.fits:
+                    found.append((together, decision))
             if found:
                 return found
     return []
-
-
-def with_changes(job: TrainingJob, changes: Changes) -> TrainingJob:
-    """The job after all changes; of two that set the same field, the later one counts."""
-    for fields in changes.values():
-        job = replace(job, **fields)
-    return job
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:

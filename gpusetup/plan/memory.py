@@ -18,11 +18,9 @@ from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob, sa
 
 # --- weights, gradients and optimizer states ------------------------------------------------------
 
-UNSHARDED_EXTRA = 1.065
-"""Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
-(`cells.csv`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
-"""Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
+"""Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients.
+Fitted to the measured table (`cells.csv`), as is the next number."""
 OFFLOADED_UNIT = 7.998
 """Bytes per parameter of the gathered unit if the states are offloaded to the host."""
 FROZEN_UNIT = 4.0
@@ -188,15 +186,6 @@ def other_model_states(job: TrainingJob, recipe: Recipe) -> float:
         if not optimizer_on_host(job):
             total += per_gpu(job, parameters, "optimizer") * optimizer_bytes(job)
     return total
-
-
-def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """The extra bytes that Trinity-RFT, which fills a token budget, needed in measurements when a
-    sharded strategy ran on one GPU; 0 with offload, which keeps the states on the host."""
-    is_alone = job.gpus == 1 and job.shards_parameters
-    if recipe.offload or not job.fills_token_budget or not is_alone:
-        return 0.0
-    return job.trained_parameters * UNSHARDED_EXTRA
 
 
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
@@ -592,7 +581,6 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
         lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
     ),
     ("states", WHOLE_RUN, other_model_states),
-    ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),
     ("states", ("backward", "step"), gradients),

@@ -218,12 +218,6 @@ def job_fields(
         # Most tools that train adapters switch checkpointing on: PEFT's
         # `prepare_model_for_kbit_training`, TRL, axolotl, LLaMA-Factory, ms-swift and Unsloth.
         fields["checkpointing"] = named.get("checkpointing", True)
-    # Selective checkpointing is a kind of checkpointing. If the user sets only checkpointing
-    # itself, on or off, that replaces the trainer's selective one.
-    if named.get("selective"):
-        fields["checkpointing"] = True
-    elif "checkpointing" in named:
-        fields["selective"] = False
     # Autocast has no effect on memory if its type is as wide as that of the weights.
     weight_bytes = BYTES[fields.get("dtype") or "fp32"]
     if BYTES.get(fields.get("amp") or "", weight_bytes) >= weight_bytes:
