@@ -417,12 +417,6 @@ writes the gradient over the logits (flash-attn, Apex, llm-foundry). `chunked` k
 upcasts one of eight chunks at a time (torchtune); `chunked-head` keeps only one chunk of logits
 (torchtitan). `fused` never stores the logits (Liger, cut cross-entropy, Unsloth).
 """
-SAME_LOSS = {
-    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
-    "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
-    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
-}  # fmt: skip
-"""Other names for the loss kernels -> the name in `LOSSES`."""
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
@@ -434,13 +428,15 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def logit_count(job: TrainingJob, recipe: Recipe) -> float:
-    """The number of logits on one GPU: tokens times vocabulary, or samples times classes for a
-    classifier."""
-    outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
+    """The number of logits on the fullest GPU: tokens times vocabulary, or samples times classes
+    for a classifier."""
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
-    if job.strategy == "dp":
-        outputs *= job.gpus
-    return outputs
+    return outputs(job, recipe) * (job.gpus if job.strategy == "dp" else 1)
+
+
+def outputs(job: TrainingJob, recipe: Recipe) -> int:
+    """The number of a model's outputs for one GPU's share of the batch."""
+    return job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
 
 
 # --- the moments of a step, and what belongs to no tensor of the model ----------------------------
@@ -672,10 +668,9 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     In each step the first GPU copies the weights to the others, and the outputs and gradients go
     back to it, which alone has optimizer states (torch/nn/parallel/data_parallel.py).
     """
-    outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
+    end_of_forward = activations(job, recipe) + 2 * outputs(job, recipe) * job.compute_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
     # The backward pass frees activations while it creates gradients, so the peak is the larger of

@@ -12,14 +12,12 @@ from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
 from gpusetup.plan.job import (
     BYTES,
-    JOB_DEFAULTS,
     TOKEN_BUDGET,
     Quantization,
     Shape,
     TrainingJob,
     least_tokens,
 )
-from gpusetup.plan.memory import SAME_LOSS
 from gpusetup.plan.models import (
     format_in_name,
     model_named,
@@ -222,8 +220,6 @@ def job_fields(
     weight_bytes = BYTES[fields.get("dtype") or "fp32"]
     if BYTES.get(fields.get("amp") or "", weight_bytes) >= weight_bytes:
         fields["amp"] = None
-    loss = fields.get("loss") or JOB_DEFAULTS["loss"]
-    fields["loss"] = SAME_LOSS.get(loss, loss)
     return fields
 
 
