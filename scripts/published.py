@@ -31,7 +31,6 @@ from gpusetup.plan.job import (  # noqa: E402
     TrainingJob,
 )
 from gpusetup.plan.memory import (  # noqa: E402
-    SAME_LOSS,
     JobMemory,
     memory,
 )
@@ -53,7 +52,7 @@ UNASKED = (
 )  # fmt: skip
 """Settings that cannot be said."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
-          "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip
+          "in-place-shifted": "in-graph"}  # fmt: skip
 
 
 class Met(NamedTuple):
@@ -128,7 +127,7 @@ def job(row: dict[str, str]) -> TrainingJob:
     chosen = trainers.trainer_defaults(trainer, shape.kind, 1, values)
     chosen |= {
         "amp": chosen.get("amp") or None,
-        "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
+        "loss": LOSSES.get(chosen["loss"]) or named("loss")(chosen["loss"]),
     }
     return TrainingJob(
         shape=shape,

@@ -20,7 +20,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
-from gpusetup.plan.memory import LOSSES, OPTIMIZERS, SAME_LOSS
+from gpusetup.plan.memory import LOSSES, OPTIMIZERS
 from gpusetup.plan.place import (
     Place,
     count_in_name,
@@ -97,7 +97,8 @@ class Question(CommandQuestion):
         "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
         "chunked, hf, eager, ...",
         metavar="NAME",
-        choices=(*LOSSES, *SAME_LOSS),
+        parse=named("loss"),
+        choices=LOSSES,
     )
     lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
     quantize: str | None = option(
@@ -151,8 +152,8 @@ class Question(CommandQuestion):
         values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
         if self.checkpointing:
-            name = "selective" if self.checkpointing == "selective" else "checkpointing"
-            fields[name] = self.checkpointing != "none"
+            fields["checkpointing"] = self.checkpointing != "none"
+            fields["selective"] = self.checkpointing == "selective"
         return fields
 
 
