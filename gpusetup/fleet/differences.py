@@ -28,8 +28,8 @@ class Drift(Frozen):
     field: str
     value: str
     majority: str | None
-    """What the value should be; None if no value has a majority, so that it is unknown which nodes
-    are right."""
+    """What the value should be; None if it is unknown which nodes are right, because no value has a
+    majority, or because the field is `record.copied`."""
     severity: Severity = Severity.WARNING
 
 
@@ -40,7 +40,7 @@ RATES = "rates."
 
 
 def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
-    """The nodes that report anything, grouped by the models of their GPUs."""
+    """The nodes that report any facts, grouped by the models of their GPUs."""
     kinds: dict[str, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -54,6 +54,7 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
     # Nodes without visible GPUs are no kind of their own if others have GPUs: they are compared
     # with the largest kind, and have no vote on its usual values.
     without_gpus = kinds.pop("", []) if len(kinds) > 1 else []
+    # Of two kinds of the same size, the name decides, so that the result is always the same.
     largest = max(kinds, key=lambda kind: (len(kinds[kind]), kind), default="")
     for kind, voters in kinds.items():
         compared = [*voters, *(without_gpus if kind == largest else ())]
@@ -61,9 +62,9 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
             # torch's version is a fact of its own already.
             if field != f"{PACKAGES}torch":
                 yield from _in_field(field, voters, compared)
-        # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
-        # differ, this is usual.
-        if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:
+        # The only node with its GPU model may have got the wrong GPU, unless no model is common
+        # among these machines.
+        if len(voters) == 1 and len(kinds[largest]) >= LEAST_NODES:
             yield Drift(node=voters[0].name, field=KIND, value=kind, majority=largest)
     yield from _slow_rates(nodes)
     yield from _copied_records(nodes)
@@ -80,7 +81,9 @@ def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> I
     has_majority = usual_count * 2 > total
     for node in compared:
         value = value_of(field, node.facts)
-        if value is None or (has_majority and value == usual):
+        is_usual = has_majority and value == usual
+        # A value that the record does not tell is no difference.
+        if value is None or is_usual:
             continue
         yield Drift(
             node=node.name,
@@ -98,19 +101,19 @@ def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> I
 def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     """An error for each node whose GPUs another node's record has too: one of the two is a copy,
     and its own node was not examined."""
-    by_gpus: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    names_by_gpus: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for node in nodes:
+        # A record without UUIDs, for example a redacted one, cannot be recognised as a copy.
         if node.gpu_uuids:
-            by_gpus[node.gpu_uuids].append(node.name)
-    copied = [names for names in by_gpus.values() if len(names) > 1]
-    for names in copied:
-        for name in names:
-            others = slurm_list(other for other in names if other != name)
+            names_by_gpus[node.gpu_uuids].add(node.name)
+    for node in nodes:
+        others = names_by_gpus[node.gpu_uuids] - {node.name}
+        if others:
             yield Drift(
-                node=name,
+                node=node.name,
                 field=COPIED,
-                value=f"the same GPUs (by UUID) as {others}",
-                majority="other UUIDs",
+                value=f"the same GPUs (by UUID) as {slurm_list(others)}",
+                majority=None,
                 severity=Severity.ERROR,
             )
 

@@ -29,13 +29,15 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 
 RECORD_SUFFIX = re.compile(r"[.-](?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
-"""Suffixes that may follow the node's name in a file name."""
+"""Suffixes that may follow the node's name in a file name, such as `.verify` in `n7.verify.json`.
+"""
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
 and empty files match too."""
 FAILED_CHECK = "gpu-check-failed"
 """The id of what verify found."""
-SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
+SPEED_UNITS = ("GB/s", "TFLOP/s")
+"""The units of the speeds that verify measures; ratios to the CPU's speed are not compared."""
 
 
 class Rate(NamedTuple):
@@ -159,8 +161,10 @@ def _from_verify(raw: bytes, what: str) -> Node:
     ]
     if answer.verdict == "failed" and not problems:
         problems = ["verify's verdict is failed"]
+    # verify also tests the CPU, which does not matter for the kind.
+    gpu_models = [model for device, model in models.items() if device != "cpu"]
     return Node(
-        kind=joined([model for device, model in models.items() if device != "cpu"]) or "",
+        kind=joined(gpu_models) or "",
         findings=tuple(
             NodeFinding(id=FAILED_CHECK, severity=Severity.ERROR, title=problem)
             for problem in problems
@@ -208,13 +212,13 @@ def merged(records: Sequence[Node]) -> Node:
     )
     for older in others:
         of_verify = tuple(finding for finding in older.findings if finding.id == FAILED_CHECK)
-        known = {name: getattr(node, name) or getattr(older, name) for name in FILLED_IN}
+        filled_in = {name: getattr(node, name) or getattr(older, name) for name in FILLED_IN}
         node = replace(
             node,
             facts={**older.facts, **node.facts},
             findings=(*node.findings, *of_verify),
             rates=(*node.rates, *older.rates),
-            **known,
+            **filled_in,
         )
     return node
 

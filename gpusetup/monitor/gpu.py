@@ -41,7 +41,8 @@ class Parts(NamedTuple):
 
     @property
     def pause_share(self) -> float:
-        """The percentage of samples between the first and the last work in which the GPU paused."""
+        """The percentage of samples between the first and the last work in which the GPU paused; 0
+        if it never worked."""
         if not self.work or not self.work_and_pauses:
             return 0.0
         return 100 - self.work.samples / self.work_and_pauses.samples * 100
@@ -56,9 +57,9 @@ class MemoryShare(NamedTuple):
     """The highest value of the last samples: a process that fails frees its memory a little before
     the run ends."""
     grew: bool
-    """Whether memory grew a lot, and in each quarter of the run."""
+    """Whether memory grew a lot since the work began, and in each quarter of that time."""
     first: float
-    """When the work began."""
+    """How full it was when the work began or, if the GPU never worked, in the first sample."""
 
 
 class GpuRun:
@@ -77,6 +78,7 @@ class GpuRun:
         self.lost_since = lost[-1].seconds if lost else 0.0
         """Seconds after the start of the run."""
         self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
+        """The samples that report the utilisation."""
 
     @cached_property
     def utilization(self) -> float | None:
@@ -86,17 +88,17 @@ class GpuRun:
     @cached_property
     def heat(self) -> float | None:
         """The 95th percentile of the temperature in °C."""
-        heats = [row.gpu.temperature_celsius for row in self.rows]
-        known = [heat for heat in heats if heat is not None]
-        return percentile(known, 95) if known else None
+        reported = [row.gpu.temperature_celsius for row in self.rows]
+        temperatures = [value for value in reported if value is not None]
+        return percentile(temperatures, 95) if temperatures else None
 
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
-        at_work = [place for place, row in enumerate(self.measured) if not is_quiet(row.gpu)]
-        if not at_work:
+        working = [index for index, row in enumerate(self.measured) if not is_quiet(row.gpu)]
+        if not working:
             return Parts(work=None, work_and_pauses=None, pauses=(), start=0.0)
-        body = self.measured[at_work[0] : at_work[-1] + 1]
+        body = self.measured[working[0] : working[-1] + 1]
         work: list[Moment] = []
         quiet: list[Moment] = []
         pauses = []
@@ -108,8 +110,9 @@ class GpuRun:
             length = row.seconds - quiet[0].seconds if quiet else 0.0
             if length >= marks.PAUSE_SECONDS:
                 pauses.append(length)
-                quiet = []
-            work += [*quiet, row]
+            else:
+                work += quiet
+            work.append(row)
             quiet = []
         return Parts(
             work=Work(work),
@@ -128,8 +131,8 @@ class GpuRun:
     def judged(self) -> Work | None:
         """The work without the pauses, which every training makes for evaluation and checkpoints,
         or with them if they take more than 17 % of the time; None if the GPU never worked."""
-        is_short = self.parts.pause_share <= marks.PAUSE_SHARE
-        return self.parts.work if is_short else self.parts.work_and_pauses
+        pauses_are_usual = self.parts.pause_share <= marks.PAUSE_SHARE
+        return self.parts.work if pauses_are_usual else self.parts.work_and_pauses
 
     @cached_property
     def worked(self) -> bool:
@@ -160,17 +163,22 @@ class GpuRun:
     @cached_property
     def memory(self) -> MemoryShare:
         """How full the GPU's memory was during the run."""
-        rows = [row for row in self.rows if row.gpu.memory_percent is not None]
-        shares = [or_zero(row.gpu.memory_percent) for row in rows]
-        # Before its first work, a program loads its data, so growing memory is not a leak.
-        begin = self.rows[0].seconds + self.parts.start
-        at_work = [or_zero(row.gpu.memory_percent) for row in rows if row.seconds >= begin]
+        reported = [
+            (row.seconds, share)
+            for row in self.rows
+            if (share := row.gpu.memory_percent) is not None
+        ]
+        shares = [share for _, share in reported]
+        # Before its first work, a program loads its data, so growing memory is not a leak. A GPU
+        # that never worked may still fill up.
+        begin = self.parts.work.rows[0].seconds if self.parts.work else 0.0
+        since_begin = [share for seconds, share in reported if seconds >= begin]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
             last=max(shares[-LAST_SAMPLES:], default=None),
-            grew=grows_all_the_time(at_work),
-            first=at_work[0] if at_work else 0.0,
+            grew=grows_all_the_time(since_begin),
+            first=since_begin[0] if since_begin else 0.0,
         )
 
     @cached_property
@@ -193,7 +201,7 @@ class GpuRun:
     @cached_property
     def big_holders(self) -> list[ProcessUse]:
         """The processes that used at least 10 % of the GPU's memory when it was fullest, largest
-        first. Windows does not report a process's memory."""
+        first. Empty if a process's memory (on Windows) or the GPU's is not reported."""
         fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes)).gpu
         least = (fullest.memory_total_bytes or math.inf) * marks.BIG_HOLDER / 100
         big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
@@ -224,33 +232,35 @@ def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
     for sample in samples:
         for gpu in sample.gpus:
             earlier = rows.setdefault(gpu.index, [])
+            # In its first sample, a GPU has no previous one, and its processes count as seen.
             before = earlier[-1].gpu if earlier else gpu
-            earlier.append(Moment(with_processes_utilization(gpu, before), sample))
+            gpu = replace(gpu, utilization_percent=corrected_utilization(gpu, before))
+            earlier.append(Moment(gpu, sample))
     return tuple(map(GpuRun, rows.values()))
 
 
-def with_processes_utilization(gpu: GpuSample, before: GpuSample) -> GpuSample:
-    """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
-    that shows no work; otherwise unchanged. A GPU without a process does no work. `before` is the
-    GPU's previous sample.
+def corrected_utilization(gpu: GpuSample, before: GpuSample) -> float | None:
+    """The GPU's utilisation, corrected by its processes: 0 if nothing can compute on it, and that
+    of the busiest process if the GPU's own value shows no work. `before` is the GPU's previous
+    sample.
 
     A GPU's counter only looks at short moments: an H100 (driver 580) that computed for 50 ms out of
     every 200 ms reported 0 %, while the same driver reported 25 % for its process.
     """
+    reported = gpu.utilization_percent
     # NVML's value covers up to one second before the sample, so any work that it shows for an empty
     # GPU (with less memory in use than any CUDA program needs) has already ended.
-    is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
-    if is_empty and gpu.utilization_percent:
-        return replace(gpu, utilization_percent=0.0)
+    if reported and gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY):
+        return 0.0
     if not is_quiet(gpu):
-        return gpu
+        return reported
     # A process's first value covers only its start: it was 85 % for a program that then did
     # nothing.
     seen_before = {process.pid for process in before.processes or ()}
     present = [process for process in gpu.processes or () if process.pid in seen_before]
     busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)
     # A lower share comes only from a stray kernel.
-    return replace(gpu, utilization_percent=busiest_share) if busiest_share >= marks.IDLE else gpu
+    return busiest_share if busiest_share >= marks.IDLE else reported
 
 
 SAMPLES_OF_A_LEAK = 8
@@ -266,7 +276,7 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     last = len(shares) - 1
     quarters = [shares[number * last // 4] for number in range(5)]
     growth = quarters[-1] - quarters[0]
-    # With even growth, each quarter of the run has a quarter of the total. We require a third of
-    # that.
+    # Growth is seldom even, so a third of the average growth is enough in each quarter.
     least = min(later - earlier for earlier, later in pairwise(quarters))
-    return growth >= marks.LEAK_GROWTH and least >= growth / 12
+    average = growth / 4
+    return growth >= marks.LEAK_GROWTH and least >= average / 3

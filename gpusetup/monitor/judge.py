@@ -7,7 +7,7 @@ a whole: whether it ever worked, and how it ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gpusetup.model.documents import Verdict
@@ -116,10 +116,11 @@ def faulty_memory(run: WatchedRun) -> Judgement | None:
     faulty = [gpu for gpu in run.gpus if gpu.latest.fault]
     if not faulty:
         return None
-    told = "; ".join(f"GPU {gpu.label}: {gpu.latest.fault}" for gpu in faulty)
+    faults = "; ".join(f"GPU {gpu.label}: {gpu.latest.fault}" for gpu in faulty)
+    # If the GPU never worked, there are no figures of its work, so the whole run is the subject.
     work = faulty[0].judged
     subject = Subject(run, faulty[0], work) if work else None
-    return Judgement("faulty", "memory-errors", told, ("reset-the-gpu",), subject)
+    return Judgement("faulty", "memory-errors", faults, ("reset-the-gpu",), subject)
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
@@ -132,7 +133,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
         subject = Subject(run, run.machine, Work(rows))
         judgement = of_case(case_of(subject), subject)
         return judgement._replace(evidence=f"{judgement.evidence} (no GPU was watched)")
-    # If a command ended at once, a single sample says nothing about it.
+    # The samples of a command that ended at once are too few.
     reason = "the command ended too soon to be judged" if rows else "no command"
     return Judgement(None, "", f"no GPU was watched, and {reason}", ("see-why-no-gpu",))
 
@@ -155,6 +156,7 @@ def idle(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which no GPU worked; None if at least one did."""
     if run.at_work:
         return None
+    # The first GPU with a process on it or, if there is none, the first GPU.
     gpu = next(filter(run.held, run.gpus), run.gpus[0])
     # In the first half, the program may still start.
     subject = Subject(run, gpu, Work(run.rows[len(run.rows) // 2 :]))
@@ -165,6 +167,7 @@ def hang(run: WatchedRun) -> Judgement | None:
     """The verdict on a job that did not end well and whose GPUs only waited for another rank at the
     end, although they worked before; None for any other."""
     ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if gpu.lost_at is None]
+    # A command that ended with 0 did not hang.
     if run.exit == 0 or not ends or not all(map(s.waits_for_a_rank, ends)):
         return None
     return of_case(HANG, ends[0])
@@ -172,7 +175,7 @@ def hang(run: WatchedRun) -> Judgement | None:
 
 def last_work(gpu: GpuRun) -> Work:
     """The last `HANG_SECONDS` of a GPU's work."""
-    rows = [row for row in gpu.rows if not is_quiet(row.gpu)]
+    rows = [row for row in gpu.measured if not is_quiet(row.gpu)]
     # The last two samples may show work, because a process that is killed may still run kernels.
     rows = rows[:-2] or rows
     return Work([row for row in rows if row.seconds >= rows[-1].seconds - marks.HANG_SECONDS])
@@ -190,22 +193,33 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     """The verdict on a job in which one GPU works much less than another; None if they work about
     equally.
 
-    If all of them are always busy, their power shows which of them wait in a collective.
+    If all of them are always busy, their power shows which of them wait in a collective, because
+    the kernels that wait there count as work.
     """
+    # Without the lost GPUs, and those that no process of the job uses.
     present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or run.held(gpu))]
+    if not present:
+        return None
+    memory = [or_zero(gpu.memory.p95) for gpu in present]
+    # The GPUs of one reading may have different jobs; the ranks of one job use as much memory.
+    if run.is_reading and max(memory) - min(memory) > marks.ALIKE:
+        return None
     works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
     uses = {label: work.utilization if work else 0.0 for label, work in works.items()}
+    if min(uses.values()) < marks.BUSY:
+        return difference(uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time")
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}
-    memory = [or_zero(gpu.memory.p95) for gpu in present]
-    # The GPUs of one reading may have different jobs; the ranks of one job use as much memory.
-    if not uses or (run.is_reading and max(memory) - min(memory) > marks.ALIKE):
+    if len(power) < len(uses):  # a source without the power
         return None
-    shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
-    if min(uses.values()) >= marks.BUSY and len(power) == len(uses):
-        shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
-    least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
-    if shares[most] - shares[least] < mark:
+    return difference(power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit")
+
+
+def difference(shares: Mapping[str, float], mark: float, phrase: str) -> Judgement | None:
+    """The verdict `uneven` on GPUs with these shares, by label, if the lowest and the highest
+    differ by at least `mark`; otherwise None. `phrase` describes a share."""
+    lowest, highest = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    if shares[highest] - shares[lowest] < mark:
         return None
-    words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (least, most))
+    words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (lowest, highest))
     return Judgement("uneven", "less", words, ("balance-the-work",))

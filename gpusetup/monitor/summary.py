@@ -23,6 +23,7 @@ from gpusetup.monitor.work import Work, mean, percentile
 
 MACHINE_FIELDS = [field.name for field in fields(HostSample)]
 SPREADS = [field.name for field in fields(GpuSummary) if field.type == Spread | None]
+"""The figures of a sample whose spread the summary has, such as `power_watts`."""
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
@@ -61,7 +62,9 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
 def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
     """The figures of one GPU. `samples` counts the whole run, whereas the spreads are about the
     time from the first to the last work."""
-    work = gpu.parts.work
+    counted = gpu.counted_samples()
+    spreads = {name: spread(getattr(sample, name) for sample in counted) for name in SPREADS}
+    reasons = gpu.parts.work.reasons if gpu.parts.work else {}
     return GpuSummary(
         index=gpu.first.index,
         name=gpu.name,
@@ -69,15 +72,10 @@ def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
         samples=samples,
         # The last sample may lack it, for example if NVML returned an error for it.
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
-        # Percentages become shares.
-        throttled={
-            name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
-        },
+        # The document has shares from 0 to 1.
+        throttled={name: round(percentage / 100, 4) for name, percentage in reasons.items()},
         lost_at=gpu.lost_at,
-        **{
-            name: spread(getattr(sample, name) for sample in gpu.counted_samples())
-            for name in SPREADS
-        },
+        **spreads,
     )
 
 

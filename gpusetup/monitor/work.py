@@ -69,7 +69,8 @@ class Work:
         self.rows = rows
         self.samples = len(rows)
         self.running = [row for row in rows if not is_quiet(row.gpu)]
-        # A source without the utilisation counts as 0.
+        # Only the samples of a machine without a GPU have no utilisation, because `GpuRun` leaves
+        # out those in which a GPU does not report it.
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
