@@ -220,7 +220,7 @@ def _command(
         code = command.exit_code()
     # A program may print the errors that it survives, so only a failed one has a last error.
     error = command.error() if code else None
-    epochs = command.epochs()
+    epochs = command.epochs.times()
     about = replace(about, command=argv, exit=code, error=error, epochs=epochs)
     recording.finish(about, to_stderr=True)
     return Reply(exit_code=code)

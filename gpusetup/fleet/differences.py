@@ -125,8 +125,6 @@ LEAST_RATES = 5
 SLOW = 0.92
 """Below this share of the median, a device is slow. Healthy GPUs of one model vary by about 8 %
 (Sinha et al., Not All GPUs Are Created Equal, SC 2022)."""
-BROKEN = 0.5
-"""Below this share of the median, a device counts as broken."""
 
 
 def _slow_rates(nodes: Sequence[Node]) -> Iterator[Drift]:
@@ -141,11 +139,9 @@ def _slow_rates(nodes: Sequence[Node]) -> Iterator[Drift]:
         middle = median(rate.value for _, rate in rates)
         for name, rate in rates:
             if rate.value < SLOW * middle:
-                is_broken = rate.value < BROKEN * middle
                 yield Drift(
                     node=name,
                     field=f"{RATES}{rate.check}",
                     value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
                     majority=f"{middle:.4g} {rate.unit}",
-                    severity=Severity.ERROR if is_broken else Severity.WARNING,
                 )

@@ -202,7 +202,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
         return None
     memory = [or_zero(gpu.memory.p95) for gpu in present]
     # The GPUs of one reading may have different jobs; the ranks of one job use as much memory.
-    if run.is_reading and max(memory) - min(memory) > marks.ALIKE:
+    if run.is_reading and max(memory) - min(memory) > marks.SIMILAR:
         return None
     works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.

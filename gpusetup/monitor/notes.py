@@ -63,8 +63,8 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         gpus_with.setdefault(words, []).append(subject.gpu)
     for words, gpus in gpus_with.items():
         # The verdict `memory-tight` is about full memory already.
-        is_said = judgement.verdict == "memory-tight" and words.startswith("memory ")
-        if words not in judgement.evidence and not is_said:
+        is_about_memory = judgement.verdict == "memory-tight" and words.startswith("memory ")
+        if words not in judgement.evidence and not is_about_memory:
             yield about(gpus, words)
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers"
@@ -79,9 +79,11 @@ UNKNOWN_CAUSES = ("short-pieces", "one-reading")
 def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     """The acceleration guide's three pieces of advice for a training whose GPU works less than half
     of the time for an unknown reason; a known reason has its own next step."""
-    lowest = min((one.work.utilization for one in run.subjects), default=100.0)
-    is_unknown = judgement.cause in UNKNOWN_CAUSES
-    if not is_unknown or run.kind not in ("training", "") or lowest >= marks.LOW:
+    # An unrecognised program counts as a training; one in an output of nvidia-smi has no kind.
+    if judgement.cause not in UNKNOWN_CAUSES or run.kind not in ("training", ""):
+        return ()
+    # Without a GPU that worked, there is nothing to improve.
+    if min((one.work.utilization for one in run.subjects), default=100.0) >= marks.LOW:
         return ()
     # Unknown memory counts as empty.
     has_room = all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in run.gpus)

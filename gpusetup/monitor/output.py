@@ -155,10 +155,11 @@ def pseudo_terminal(like: int) -> Sequence[int]:
 
     read, written = pty.openpty()
     attributes = termios.tcgetattr(written)
-    output_flags = 1
+    output_flags = 1  # their position in the attributes
     attributes[output_flags] &= ~termios.OPOST
     termios.tcsetattr(written, termios.TCSANOW, attributes)
     with contextlib.suppress(OSError):
+        # The size is four numbers of 16 bits.
         size = fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(read, termios.TIOCSWINSZ, size)
     return read, written

@@ -93,12 +93,15 @@ def open_amdgpu(interval: float, system: System | None = None) -> Machine:
 
 def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
     """A sample of the card whose driver files are in this folder."""
-    sensors = [f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")]
+    sensor_folders = [
+        f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")
+    ]
 
     def sensor(unit: int, *files: str) -> float | None:
         """The value of the first of these sensor files that exists, because cards have different
         sensors; None if none exists."""
-        values = (number(system, f"{place}/{file}") for file in files for place in sensors)
+        paths = (f"{sensors}/{file}" for file in files for sensors in sensor_folders)
+        values = (number(system, path) for path in paths)
         return next((value / unit for value in values if value is not None), None)
 
     clock = sensor(1_000_000, "freq1_input")  # Hz
@@ -120,7 +123,11 @@ def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
     )
 
 
+MOST_DIGITS = 19
+"""The digits of the largest signed number of 64 bits."""
+
+
 def number(system: System, path: str) -> int | None:
     """The whole number in a file; None if the file cannot be read or contains anything else."""
     text = (read_or_none(system, path) or "").strip()
-    return int(text) if text.isdecimal() and len(text) < 20 else None
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

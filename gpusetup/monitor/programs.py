@@ -69,6 +69,7 @@ def without_options(command: Sequence[str]) -> tuple[str, ...]:
 
 
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
+"""Matches interpreters that run computations; `pt_main_thread` is torch's name for its process."""
 
 
 def is_display(process: ProcessUse) -> bool:
@@ -92,6 +93,8 @@ def is_display(process: ProcessUse) -> bool:
 
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
+LONGEST_OPTIONS = 24
+"""How many characters of a program's options are shown, enough for `-m ipykernel_launcher`."""
 
 
 def named_with_size(process: ProcessUse) -> str:
@@ -102,7 +105,7 @@ def named_with_size(process: ProcessUse) -> str:
     """
     path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
     # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
-    name = path.rpartition("/")[2] + (dash + options)[:24]
+    name = path.rpartition("/")[2] + (dash + options)[:LONGEST_OPTIONS]
     # Windows reports no memory of a process.
     size = f"{process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
     return f"{name} ({', '.join(filter(None, (f'PID {process.pid}', size)))})"

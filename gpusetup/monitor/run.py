@@ -53,9 +53,8 @@ class WatchedRun:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so (`smi_logs.py`).
         is_log = (about.source or "").startswith("nvidia-smi ")
-        is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
-        self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
-        """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
+        self.is_reading = is_log and tally.samples < marks.LEAST_SAMPLES
+        """Whether a log of nvidia-smi shows only one or two moments."""
         samples = tally.kept()
         self.gpus = gpu_runs(samples)
         self.rows = [Moment(NO_GPU, sample) for sample in samples]
@@ -123,25 +122,25 @@ class WatchedRun:
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        rest = [gpu for gpu in self.gpus if not gpu.worked and not self.held(gpu)]
-        return tuple(gpu for gpu in rest if not gpu.only_draws and gpu.lost_at is None)
+        free = [gpu for gpu in self.gpus if not gpu.worked and not self.held(gpu)]
+        return tuple(gpu for gpu in free if not gpu.only_draws and gpu.lost_at is None)
 
     def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
         """Whether these GPUs look like ranks of one job: same model, and nearly the same
         utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
         works = [gpu.judged for gpu in gpus if gpu.judged is not None]
-        all_worked = len(works) == len(gpus)
-        one_model = len({gpu.name for gpu in gpus}) == 1
-        if len(gpus) < 2 or not all_worked or not one_model:
+        have_one_model = len({gpu.name for gpu in gpus}) == 1
+        # A GPU that never worked is no rank.
+        if len(gpus) < 2 or len(works) < len(gpus) or not have_one_model:
             return False
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
         memory = [or_zero(gpu.memory.p95) for gpu in gpus]
-        return all(max(some) - min(some) <= marks.ALIKE for some in (uses, power, memory))
+        return all(max(some) - min(some) <= marks.SIMILAR for some in (uses, power, memory))
 
     def held(self, gpu: GpuRun) -> bool:
-        """Whether the GPU has a computing process, according to the process list or, if there is no
-        list, to the memory in use."""
+        """Whether the GPU had a computing process during the run, according to the process list or,
+        if there is no list, to the memory in use."""
         if gpu.has_process is not None:
             return gpu.has_process
         # If no command was watched, the memory may belong to a desktop.
@@ -172,26 +171,21 @@ class Subject:
 
     @cached_property
     def foreign_holders(self) -> list[ProcessUse]:
-        """The processes that use much of this GPU's memory and do not belong to the job.
-
-        If the GPU has more processes than the command has on all GPUs, the surplus belongs to other
-        programs; we assume that these are the smallest.
-        """
+        """The processes on this GPU that do not belong to the job: those that are more than the
+        command has, or else servers and notebooks, unless the job is one itself."""
         last = self.work.rows[-1]
         ranks = last.tree.gpu_processes if last.tree else None
         computing = [use for use in last.gpu.processes or () if not is_display(use)]
         if ranks and len(computing) > ranks:
+            # We assume that the command's own processes use the most memory.
             computing.sort(key=lambda use: -or_zero(use.memory_bytes))
             return computing[ranks:]
-        # Servers and notebooks do not belong to a training or a simulation on the same GPU.
         big = self.gpu.big_holders
         waiting = [use for use in big if kind_of(None, (use.name or "",)) in WAITING_KINDS]
         if self.run.command:
-            job_is_waiting_kind = self.run.kind in WAITING_KINDS
-        else:
-            # Without a command, the job is the other programs on the GPU, if there are any.
-            job_is_waiting_kind = len(waiting) == len(big)
-        return [] if job_is_waiting_kind else waiting
+            return [] if self.run.kind in WAITING_KINDS else waiting
+        # Without a command, the job is the other programs on the GPU, if there are any.
+        return [] if len(waiting) == len(big) else waiting
 
     @cached_property
     def throttle(self) -> Throttle | None:

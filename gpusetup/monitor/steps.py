@@ -23,7 +23,6 @@ class StepRule(NamedTuple):
     when: Sign | None = None
 
 
-WORKERS_HELP = ~(s.cores_used_up | s.enough_workers)
 TUNE, BENCHMARK = "gpusetup tune {config}", "gpusetup tune {config} --benchmark"
 TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
@@ -45,9 +44,8 @@ STEPS: dict[str, StepRule] = {
         s.works_between_steps & ~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": StepRule(
         "Use up to {run.useful_workers} loader workers{in_each_process} (now {work.workers}). Then "
-        "decode less per item, or cache decoded items", TUNE, WORKERS_HELP),
-    "cheaper-items": StepRule(
-        "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
+        "decode less per item: cache decoded items, store smaller ones, or decode on the GPU",
+        TUNE),
     "more-cores": StepRule(
         "Give the command more CPU cores: it uses all {cores}", None,
         s.fewer_cores & s.cores_used_up),

@@ -41,10 +41,9 @@ margin = ("free-the-card", "leave-a-margin")
 
 
 def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
-    """The table's row for clocks that are throttled for this cause. It does not apply if the GPU
-    mostly waits and is throttled only now and then, because then waiting costs more."""
-    proof = s.lowers_the_clocks(cause) & ~(s.mostly_waits & s.only_now_and_then)
-    return VerdictCase("throttled", cause, proof, f"{{slowed}}{figures}; {{sm_clock}}", steps)
+    """The table's row for clocks that are throttled for this cause; `figures` follow the reason."""
+    sentence = f"{{slowed}}{figures}; {{sm_clock}}"
+    return VerdictCase("throttled", cause, s.lowers_the_clocks(cause), sentence, steps)
 
 
 HANG = VerdictCase(
@@ -87,19 +86,19 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
-         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
+         | (~s.several & s.links_carry & s.light),
          "{kernels_ran}{at_power}{rates}: the GPU waits for its host", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
-                      | (s.spins & s.light & (s.has_ranks | s.alike))),
+                      | (s.spins & s.light & (s.has_ranks | s.similar_gpus))),
          "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {together}) wait for each other",
          ("fewer-bytes-between-gpus",)),
     # Pauses.
     VerdictCase("bursty", "requests",
-         (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.pauses_rule)),
+         (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.long_pauses)),
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
-         (s.regular_pauses | (s.pauses_rule & s.watched))
+         (s.regular_pauses | (s.long_pauses & s.watched))
          & ~(s.workers_full | s.blocked | s.reads),
          "GPU {gpu.label} {paused}",
          ("shorter-pauses",)),
@@ -109,7 +108,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}: the command used up the {cores} cores that it may use", ("more-cores",)),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
-         "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
+         "{worked} while the process waited{for_loaders}", ("more-workers",)),
     VerdictCase("input-starved", "storage",
          waits & (s.blocked | s.reads),
          "{worked} while {blocked} processes waited for a disk or a network file system, and "
