@@ -23,9 +23,6 @@ from gpusetup.monitor.work import (
     percentile,
 )
 
-LAST_SAMPLES = 5
-"""How many memory samples count as recent, because freeing memory may take several samples."""
-
 
 class Parts(NamedTuple):
     """One GPU's run, split into its start, work and pauses."""
@@ -53,9 +50,6 @@ class MemoryShare(NamedTuple):
 
     p95: float | None
     peak: float
-    last: float | None
-    """The highest value of the last samples: a process that fails frees its memory a little before
-    the run ends."""
     grew: bool
     """Whether memory grew a lot since the work began, and in each quarter of that time."""
     first: float
@@ -153,9 +147,8 @@ class GpuRun:
         return self.rows[-1].seconds - self.quiet_since
 
     @property
-    def holds_memory(self) -> bool:
-        """Whether a process still computes on the GPU at the end or, if no processes are listed,
-        whether more memory is in use than a desktop needs."""
+    def is_occupied_at_the_end(self) -> bool:
+        """The same as `was_occupied`, but in the last sample in which the GPU was not lost."""
         if self.latest.processes is not None:
             return not all(map(is_display, self.latest.processes))
         return at_least(self.latest.memory_percent, marks.DESKTOP_MEMORY)
@@ -176,7 +169,6 @@ class GpuRun:
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
-            last=max(shares[-LAST_SAMPLES:], default=None),
             grew=grows_all_the_time(since_begin),
             first=since_begin[0] if since_begin else 0.0,
         )
@@ -212,11 +204,14 @@ class GpuRun:
         """Whether the GPU has processes, and all of them only draw on a screen."""
         return bool(self.processes) and not self.holders
 
-    @property
-    def has_process(self) -> bool | None:
-        """Whether a process computed on the GPU; None if the source never listed processes."""
-        lists_them = any(row.gpu.processes is not None for row in self.rows)
-        return bool(self.holders) if lists_them else None
+    @cached_property
+    def was_occupied(self) -> bool:
+        """Whether a process computed on the GPU during the run or, if no sample lists processes,
+        whether more memory was in use than a desktop needs."""
+        lists_processes = any(row.gpu.processes is not None for row in self.rows)
+        if lists_processes:
+            return bool(self.holders)
+        return at_least(self.memory.p95, marks.DESKTOP_MEMORY)
 
     def counted_samples(self) -> list[GpuSample]:
         """The samples that the figures of the summary are about: from the first to the last work,

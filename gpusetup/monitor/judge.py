@@ -7,7 +7,7 @@ a whole: whether it ever worked, and how it ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.model.documents import Verdict
@@ -157,7 +157,7 @@ def idle(run: WatchedRun) -> Judgement | None:
     if run.at_work:
         return None
     # The first GPU with a process on it or, if there is none, the first GPU.
-    gpu = next(filter(run.held, run.gpus), run.gpus[0])
+    gpu = next((gpu for gpu in run.gpus if gpu.was_occupied), run.gpus[0])
     # In the first half, the program may still start.
     subject = Subject(run, gpu, Work(run.rows[len(run.rows) // 2 :]))
     return of_case(case_of(subject), subject)
@@ -197,7 +197,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     the kernels that wait there count as work.
     """
     # Without the lost GPUs, and those that no process of the job uses.
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or run.held(gpu))]
+    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or gpu.was_occupied)]
     if not present:
         return None
     memory = [or_zero(gpu.memory.p95) for gpu in present]
@@ -207,17 +207,13 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
     uses = {label: work.utilization if work else 0.0 for label, work in works.items()}
-    if min(uses.values()) < marks.BUSY:
-        return difference(uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time")
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}
-    if len(power) < len(uses):  # a source without the power
+    if min(uses.values()) < marks.BUSY:
+        shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+    elif len(power) == len(uses):
+        shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
+    else:  # all are busy, and the source does not report the power
         return None
-    return difference(power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit")
-
-
-def difference(shares: Mapping[str, float], mark: float, phrase: str) -> Judgement | None:
-    """The verdict `uneven` on GPUs with these shares, by label, if the lowest and the highest
-    differ by at least `mark`; otherwise None. `phrase` describes a share."""
     lowest, highest = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     if shares[highest] - shares[lowest] < mark:
         return None

@@ -24,7 +24,6 @@ WORKED_P95 = 15.0  # %: a GPU whose utilisation has this 95th percentile worked 
 READ_RATE = 5e6  # bytes/s: a higher read rate is more than code and logs need
 USE_DIFFERENCE = 25.0  # points: GPUs are uneven if their mean utilisations differ by this
 BIG_HOLDER = 10.0  # % of a GPU's memory: less is a desktop or a bare CUDA context
-HELD_MEMORY = 5.0  # %: an idle GPU with more memory in use than this belongs to the job
 LEAST_SAMPLES = 3.0  # samples: a run with fewer cannot be judged
 LEAK_GROWTH = 20.0  # points: memory that grows by this much, all the time, is a leak
 IDLE_POWER = 12.0  # % of its power limit: what an idle card draws

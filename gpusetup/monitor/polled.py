@@ -123,11 +123,8 @@ def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
     )
 
 
-MOST_DIGITS = 19
-"""The digits of the largest signed number of 64 bits."""
-
-
 def number(system: System, path: str) -> int | None:
     """The whole number in a file; None if the file cannot be read or contains anything else."""
     text = (read_or_none(system, path) or "").strip()
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+    # The kernel prints no number of more than 64 bits, which has 20 digits at most.
+    return int(text) if text.isdecimal() and len(text) <= 20 else None

@@ -65,8 +65,6 @@ class WatchedRun:
         # A quota may change while a command runs, so use the last one.
         self.cores = trees[-1].cores if trees else None
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
-        self.is_watched = len(trees) > 0
-        """Whether the command's processes were watched."""
         self.ranks = highest(tree.gpu_processes for tree in trees)
         """The number of the command's processes that use a watched GPU."""
         shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
@@ -122,7 +120,7 @@ class WatchedRun:
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        free = [gpu for gpu in self.gpus if not gpu.worked and not self.held(gpu)]
+        free = [gpu for gpu in self.gpus if not gpu.worked and not gpu.was_occupied]
         return tuple(gpu for gpu in free if not gpu.only_draws and gpu.lost_at is None)
 
     def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
@@ -137,15 +135,6 @@ class WatchedRun:
         power = [or_zero(work.power_share) for work in works]
         memory = [or_zero(gpu.memory.p95) for gpu in gpus]
         return all(max(some) - min(some) <= marks.SIMILAR for some in (uses, power, memory))
-
-    def held(self, gpu: GpuRun) -> bool:
-        """Whether the GPU had a computing process during the run, according to the process list or,
-        if there is no list, to the memory in use."""
-        if gpu.has_process is not None:
-            return gpu.has_process
-        # If no command was watched, the memory may belong to a desktop.
-        mark = marks.HELD_MEMORY if self.is_watched else marks.DESKTOP_MEMORY
-        return or_zero(gpu.memory.p95) >= mark
 
 
 class Subject:
@@ -191,12 +180,6 @@ class Subject:
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
         return active_throttle(self.work, self.gpu)
-
-    @property
-    def throttle_share(self) -> float:
-        """The percentage of samples with work in which the throttle reason was active; 100 if only
-        the temperature shows it, 0 if there is none."""
-        return self.work.reasons.get(self.throttle.reason, 100.0) if self.throttle else 0.0
 
     @property
     def cpu_share(self) -> float | None:

@@ -72,14 +72,14 @@ def rests_at_the_end(subject: Subject) -> bool:
     # "Much" is twice the longest pause.
     is_long = rest >= marks.HANG_SECONDS and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
     # If the exit code is known, the command has ended and does not hang.
-    return is_long and subject.run.exit is None and subject.gpu.holds_memory
+    return is_long and subject.run.exit is None and subject.gpu.is_occupied_at_the_end
 
 
 @Sign
 def work_ended(subject: Subject) -> bool:
     """Whether the process ended long before the recording did, with an unknown exit code."""
     is_over = subject.gpu.seconds_after_work >= marks.PAUSE_SECONDS
-    return is_over and subject.run.exit is None and not subject.gpu.holds_memory
+    return is_over and subject.run.exit is None and not subject.gpu.is_occupied_at_the_end
 
 
 # --- the GPU's memory -----------------------------------------------------------------------------
@@ -91,7 +91,8 @@ memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
 # At this rate it will be full (100 %) before the run's length has doubled.
 fills_soon = memory_grew & Sign(lambda s: 2 * s.gpu.memory.peak - s.gpu.memory.first >= 100)
-full_at_the_end = Sign(lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT))
+# The peak, because a process that fails frees its memory a little before the run ends.
+was_full = Sign(lambda s: s.gpu.memory.peak >= marks.MEMORY_TIGHT)
 host_memory_full = Sign(lambda s: at_least(s.run.host_memory, marks.MEMORY_TIGHT))
 left_over = Sign(
     # The driver lists no process, and holds at most 0.6 GiB itself on a large card.
@@ -122,7 +123,7 @@ hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 several = Sign(lambda s: s.together >= 2)
 # A rank that has stopped computing still has memory on its GPU.
 has_ranks_or_held_gpus = several | Sign(
-    lambda s: any(s.run.held(gpu) and not gpu.worked for gpu in s.run.gpus)
+    lambda s: any(gpu.was_occupied and not gpu.worked for gpu in s.run.gpus)
 )
 similar_gpus = Sign(lambda s: s.run.look_like_ranks(s.run.gpus_of_its_job(s.gpu)))
 has_ranks = Sign(lambda s: or_zero(s.run.ranks) > 1)

@@ -57,7 +57,7 @@ CASES: tuple[VerdictCase, ...] = (
          s.fills_soon & ~s.server,
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
-         s.failed & s.full_at_the_end & ~s.server,
+         s.failed & s.was_full & ~s.server,
          MEMORY_IN_USE, margin),
     VerdictCase("memory-tight", "host-memory",
          s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
@@ -164,7 +164,7 @@ CASES: tuple[VerdictCase, ...] = (
          Sign(lambda subject: True), WELL),
 )  # fmt: skip
 
-held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
+held = Sign(lambda subject: any(gpu.was_occupied for gpu in subject.run.gpus))
 IDLE = "{each_gpu}utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 ONE_IDLE = "{each_gpu}utilisation {highest_use} %{held_memory}: nothing ran at that moment"
 IDLE_CASES: tuple[VerdictCase, ...] = (

@@ -150,17 +150,18 @@ def reasons_that_cost_little(run: WatchedRun) -> str:
 def sm_clock(subject: Subject) -> str:
     if subject.work.clock_share is None:
         return "the SM clock is not in this recording"
-    of = "its maximum" if subject.work.clock_most else "the highest in this run"
-    words = f"SM clock at {whole(subject.work.clock_share)} % of {of}"
-    clock, most = subject.work.clock_mhz, subject.work.clock_most
-    return f"{words} ({whole(clock)} of {whole(most)} MHz)" if clock and most else words
+    maximum = "its maximum" if subject.work.clock_most else "the highest in this run"
+    return f"SM clock at {whole(subject.work.clock_share)} % of {maximum}"
 
 
 def slowed(subject: Subject) -> str:
-    """What slows the clocks down, and how often."""
+    """What slows the clocks down, and how often; 100 % if the source reports no reason."""
     throttle = subject.throttle
-    reason = f"{throttle.words} ({throttle.reason})" if throttle else "something"
-    return f"{reason} slowed the clocks down in {subject.throttle_share:.0f} % of the work"
+    if throttle is None:
+        return ""
+    share = subject.work.reasons.get(throttle.reason, 100.0)
+    reason = f"{throttle.words} ({throttle.reason})"
+    return f"{reason} slowed the clocks down in {share:.0f} % of the work"
 
 
 def watts_and_limit(subject: Subject) -> str:
@@ -202,9 +203,8 @@ def holders(subject: Subject) -> str:
 def held_memory(subject: Subject) -> str:
     """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in
     use`."""
-    run = subject.run
-    held = [gpu.latest for gpu in run.gpus if run.held(gpu)]
-    held_bytes = sum(or_zero(gpu.memory_used_bytes) for gpu in held)
+    occupied = [gpu.latest for gpu in subject.run.gpus if gpu.was_occupied]
+    held_bytes = sum(or_zero(sample.memory_used_bytes) for sample in occupied)
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
 
@@ -242,9 +242,10 @@ def config(subject: Subject) -> str | None:
     none."""
     words = subject.run.command or ()
     for previous, word in zip(("", *words), words, strict=False):
-        # DeepSpeed's settings are not a training config.
-        is_for_deepspeed = "deepspeed" in f"{previous} {word}".partition(".")[0]
+        # DeepSpeed's settings are not a training config: `--deepspeed ds.json`, `deepspeed.json`.
+        is_for_deepspeed = "deepspeed" in previous or "deepspeed" in word
         if word.endswith((".yaml", ".yml", ".json")) and not is_for_deepspeed:
+            # In `--config=train.yaml`, the file follows the option.
             return own_word(word.rpartition("=")[2])
     return None
 
