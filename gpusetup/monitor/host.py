@@ -107,7 +107,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
         return named_workers
     parents = {process["ppid"] for process in tree}
     # psutil returns no name for a process that it may not inspect.
-    commands = {
+    python_commands = {
         process["pid"]: process["cmdline"]
         for process in tree
         if "python" in (process["name"] or "").lower()
@@ -116,7 +116,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     forks = {
         process["pid"]
         for process in tree
-        if process["cmdline"] and process["cmdline"] == commands.get(process["ppid"])
+        if process["cmdline"] and process["cmdline"] == python_commands.get(process["ppid"])
     }
     # Leave out processes on a GPU, because ranks started by torch.multiprocessing are forks too.
     return forks - parents - on_gpu

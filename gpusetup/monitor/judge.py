@@ -14,7 +14,7 @@ from gpusetup.model.documents import Verdict
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.notes import noted
+from gpusetup.monitor.notes import gpu_notes
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.verdicts import HANG, ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import about, filled, labels
@@ -87,10 +87,11 @@ def rank_of(case: VerdictCase) -> tuple[bool, int]:
 def good_with_a_step(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
     """The verdict on a run whose GPUs are used well. If a note asks for a step, such as GPUs that
     did nothing, the verdict has the first such note in its sentence and its step as the next."""
-    for one, words, step in noted(run):
+    for noted, words, step in gpu_notes(run):
         if step:
-            evidence = f"{filled('{well_used}', one)} while it worked, but {words}"
-            return Judgement("good", case.cause, with_gpu_named(run, one, evidence), (step,), one)
+            evidence = f"{filled('{well_used}', noted)} while it worked, but {words}"
+            evidence = with_gpu_named(run, noted, evidence)
+            return Judgement("good", case.cause, evidence, (step,), noted)
     return of_case(case, subject)
 
 

@@ -42,7 +42,7 @@ should act on it even in a good run (the most urgent comes first). The accelerat
 are 70 to 90 % of the memory, and up to 85 °C."""
 
 
-def noted(run: WatchedRun) -> Iterator[tuple[Subject, str, str]]:
+def gpu_notes(run: WatchedRun) -> Iterator[tuple[Subject, str, str]]:
     """Yields each note on a GPU that worked, with its next step."""
     for subject in run.subjects:
         for is_seen, sentence, step in NOTES:
@@ -59,7 +59,7 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     gpus_with: dict[str, list[GpuRun]] = {}
-    for subject, words, _ in noted(run):
+    for subject, words, _ in gpu_notes(run):
         gpus_with.setdefault(words, []).append(subject.gpu)
     for words, gpus in gpus_with.items():
         # The verdict `memory-tight` is about full memory already.

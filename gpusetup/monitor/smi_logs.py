@@ -258,19 +258,8 @@ even for a card at its rated power."""
 
 def gpu_in_row(index: int, row: Row) -> GpuSample:
     values = values_of(row)
-    # One column for each reason, `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…`
-    # before driver 535. `[Not Supported]` in all of them means that this card reports none.
-    active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
-    violations = {name: number(row.get(name)) for name in VIOLATIONS}
-    if any(value is not None for value in violations.values()):
-        values["throttle_reasons"] = tuple(
-            reason
-            for name, (reason, least) in VIOLATIONS.items()
-            if at_least(violations[name], least)
-        )
-    elif "throttle_reasons" not in values and any(map(cell, active.values())):
-        reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
-        values["throttle_reasons"] = reasons
+    # Most logs have all reasons in one column, which `values_of` reads.
+    values.setdefault("throttle_reasons", reasons_in_columns(row))
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in those that it reads from the card. A working card may have this for a
     # single value, such as the power on some laptops.
@@ -278,6 +267,23 @@ def gpu_in_row(index: int, row: Row) -> GpuSample:
     answers_little = len(unanswered.intersection(LIVE_FIELDS)) > 1
     values["lost"] = answers_little or any(map(says_lost, row.values()))
     return sample_of(index, values)
+
+
+def reasons_in_columns(row: Row) -> tuple[str, ...] | None:
+    """The throttle reasons of a row that has a column for each; None if the row reports none of
+    them."""
+    violations = {name: number(row.get(name)) for name in VIOLATIONS}
+    if any(value is not None for value in violations.values()):
+        columns = VIOLATIONS.items()
+        return tuple(
+            name for column, (name, least) in columns if at_least(violations[column], least)
+        )
+    # `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…` before driver 535.
+    active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
+    # `[Not Supported]` in all of them means that this card reports none.
+    if not any(map(cell, active.values())):
+        return None
+    return tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
 
 
 NO_ANSWER = re.compile(r"unknown error|ERR!", re.I)

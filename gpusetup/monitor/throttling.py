@@ -77,9 +77,9 @@ def cause_of_power_limit(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttl
     # A laptop's power limit is chosen by its maker and cannot be raised.
     if limit and rated and limit < rated * marks.RATED_POWER / 100 and not is_laptop(gpu.name):
         return throttle._replace(cause="lowered limit")
-    # At the rated limit heavy work lowers the clock too, so much more is asked there.
-    most = marks.RATED_CLOCKS if rated else marks.CAPPED_CLOCKS
-    return throttle._replace(cause="power limit") if below(work.clock_share, most) else None
+    # Heavy work lowers the clock even at the rated limit, so only very low clocks count there.
+    mark = marks.RATED_CLOCKS if rated else marks.CAPPED_CLOCKS
+    return throttle._replace(cause="power limit") if below(work.clock_share, mark) else None
 
 
 LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b", re.I)
