@@ -1,15 +1,14 @@
-"""Finds the facts and measured speeds in which a machine differs from most machines of its kind,
-and records that are copied."""
+"""Finds the facts in which a machine differs from most machines of its kind, and records that are
+copied."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from gpusetup.fleet.facts import PACKAGES, severity_of, value_of
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.records import Node, Rate
+from gpusetup.fleet.records import Node
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -35,8 +34,6 @@ class Drift(Frozen):
 
 KIND = "node.kind"
 COPIED = "record.copied"
-RATES = "rates."
-"""The prefix of rates among the fields in which nodes differ."""
 
 
 def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
@@ -49,7 +46,7 @@ def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
 
 
 def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
-    """Compare each node's facts, speeds and dates with those of all nodes of the same kind."""
+    """Compare each node's facts with those of all nodes of the same kind."""
     kinds = by_kind(nodes)
     # Nodes without visible GPUs are no kind of their own if others have GPUs: they are compared
     # with the largest kind, and have no vote on its usual values.
@@ -66,7 +63,6 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
         # among these machines.
         if len(voters) == 1 and len(kinds[largest]) >= LEAST_NODES:
             yield Drift(node=voters[0].name, field=KIND, value=kind, majority=largest)
-    yield from _slow_rates(nodes)
     yield from _copied_records(nodes)
 
 
@@ -95,9 +91,6 @@ def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> I
         )
 
 
-# --- records --------------------------------------------------------------------------------------
-
-
 def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     """An error for each node whose GPUs another node's record has too: one of the two is a copy,
     and its own node was not examined."""
@@ -116,32 +109,3 @@ def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
                 majority=None,
                 severity=Severity.ERROR,
             )
-
-
-# --- speeds ---------------------------------------------------------------------------------------
-
-LEAST_RATES = 5
-"""The fewest rates that are compared, so that one slow device does not move the median."""
-SLOW = 0.92
-"""Below this share of the median, a device is slow. Healthy GPUs of one model vary by about 8 %
-(Sinha et al., Not All GPUs Are Created Equal, SC 2022)."""
-
-
-def _slow_rates(nodes: Sequence[Node]) -> Iterator[Drift]:
-    """A difference for each measured speed that is too slow, compared with the same check, GPU
-    model and unit on all nodes."""
-    groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
-    for node in nodes:
-        for rate in node.rates:
-            groups[rate.check, rate.model, rate.unit].append((node.name, rate))
-    comparable = [rates for rates in groups.values() if len(rates) >= LEAST_RATES]
-    for rates in comparable:
-        middle = median(rate.value for _, rate in rates)
-        for name, rate in rates:
-            if rate.value < SLOW * middle:
-                yield Drift(
-                    node=name,
-                    field=f"{RATES}{rate.check}",
-                    value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-                    majority=f"{middle:.4g} {rate.unit}",
-                )

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import COPIED, LEAST_NODES, RATES, Drift, by_kind, differences
+from gpusetup.fleet.differences import COPIED, LEAST_NODES, Drift, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -156,7 +156,7 @@ def next_command(
         command = f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     elif by_doctor:
         command = f"ssh {node.name} gpusetup doctor"
-    elif findings or any(field.startswith(RATES) for field in fields):
+    elif findings:
         command = f"ssh {node.name} {VERIFY}"
     else:
         return None
