@@ -68,9 +68,8 @@ class GpuRun:
         """The last sample in which the GPU was not lost."""
         # A GPU may be lost, come back, and be lost again; the latest loss counts.
         lost = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
-        self.lost_at = lost[-1].sample.at if lost else None
-        self.lost_since = lost[-1].seconds if lost else 0.0
-        """Seconds after the start of the run."""
+        self.lost = lost[-1].sample if lost else None
+        """The sample since which the GPU has been lost; None if it is not lost."""
         self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
         """The samples that report the utilisation."""
 

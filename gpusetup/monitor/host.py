@@ -82,8 +82,9 @@ IO_COUNTERS = {
     "write_bytes": "write_bytes",
 }
 """Our names for the counters, and psutil's. Nothing on macOS, no `read_chars` on Windows."""
-ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
-FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
+FIELDS = ["pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status"]
+if hasattr(psutil.Process, "io_counters"):  # not on macOS
+    FIELDS.append("io_counters")
 ProcessFacts = dict[str, Any]
 """What psutil reports about a process, by the names in `FIELDS`; a value is None if it is hidden
 (Windows, another user's process)."""

@@ -100,11 +100,11 @@ def good_with_a_step(run: WatchedRun, subject: Subject, case: VerdictCase) -> Ju
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost."""
-    lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    if not lost:
+    seconds = {gpu: gpu.lost.seconds for gpu in run.gpus if gpu.lost}
+    if not seconds:
         return None
-    since = min(gpu.lost_since for gpu in lost)
-    first = [gpu for gpu in lost if gpu.lost_since == since]
+    since = min(seconds.values())
+    first = [gpu for gpu in seconds if seconds[gpu] == since]
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
     problem = first[0].rows[-1].gpu.problem or "the driver cannot read its values"
@@ -129,7 +129,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
     another maker, or no driver."""
     if run.gpus:
         return None
-    rows = [row for row in run.rows if row.tree is not None]
+    rows = [row for row in run.rows if row.sample.tree is not None]
     if len(rows) >= marks.LEAST_TREES:
         subject = Subject(run, run.machine, Work(rows))
         judgement = of_case(case_of(subject), subject)
@@ -142,9 +142,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if too few samples report utilisation; None if there are
     enough."""
-    readings = max(
-        sum(row.gpu.utilization_percent is not None for row in gpu.rows) for gpu in run.gpus
-    )
+    readings = max(len(gpu.measured) for gpu in run.gpus)
     if readings >= marks.LEAST_SAMPLES or (readings and run.is_reading):
         return None
     samples = f"{readings} of {run.samples} samples tell" if readings else "no sample tells"
@@ -167,7 +165,7 @@ def idle(run: WatchedRun) -> Judgement | None:
 def hang(run: WatchedRun) -> Judgement | None:
     """The verdict on a job that did not end well and whose GPUs only waited for another rank at the
     end, although they worked before; None for any other."""
-    ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if gpu.lost_at is None]
+    ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if not gpu.lost]
     # A command that ended with 0 did not hang.
     if run.exit == 0 or not ends or not all(map(s.waits_for_a_rank, ends)):
         return None
@@ -198,7 +196,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     the kernels that wait there count as work.
     """
     # Without the lost GPUs, and those that no process of the job uses.
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or gpu.was_occupied)]
+    present = [gpu for gpu in run.gpus if not gpu.lost and (gpu.worked or gpu.was_occupied)]
     if not present:
         return None
     memory = [or_zero(gpu.memory.p95) for gpu in present]

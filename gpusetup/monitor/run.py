@@ -60,8 +60,8 @@ class WatchedRun:
         self.rows = [Moment(NO_GPU, sample) for sample in samples]
         self.machine = GpuRun(self.rows)
         """What the command and the machine did, as the run of a GPU that reports nothing."""
-        trees = [row.tree for row in self.rows if row.tree is not None]
-        hosts = [row.host for row in self.rows if row.host is not None]
+        trees = [sample.tree for sample in samples if sample.tree is not None]
+        hosts = [sample.host for sample in samples if sample.host is not None]
         # A quota may change while a command runs, so use the last one.
         self.cores = trees[-1].cores if trees else None
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
@@ -104,7 +104,7 @@ class WatchedRun:
     def subjects(self) -> tuple[Subject, ...]:
         """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
         were lost."""
-        gpus = [gpu for gpu in self.at_work if gpu.lost_at is None] or self.at_work
+        gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
         works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
@@ -121,7 +121,7 @@ class WatchedRun:
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
         free = [gpu for gpu in self.gpus if not gpu.worked and not gpu.was_occupied]
-        return tuple(gpu for gpu in free if not gpu.only_draws and gpu.lost_at is None)
+        return tuple(gpu for gpu in free if not gpu.only_draws and not gpu.lost)
 
     def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
         """Whether these GPUs look like ranks of one job: same model, and nearly the same
@@ -163,7 +163,7 @@ class Subject:
         """The processes on this GPU that do not belong to the job: those that are more than the
         command has, or else servers and notebooks, unless the job is one itself."""
         last = self.work.rows[-1]
-        ranks = last.tree.gpu_processes if last.tree else None
+        ranks = last.sample.tree.gpu_processes if last.sample.tree else None
         computing = [use for use in last.gpu.processes or () if not is_display(use)]
         if ranks and len(computing) > ranks:
             # We assume that the command's own processes use the most memory.

@@ -147,21 +147,20 @@ def _has_terminal() -> bool:
 def watch(
     source: SampleSource,
     say: Say,
-    watched: ProcessTree | Command | None = None,
+    tree: ProcessTree | None = None,
+    command: Command | None = None,
     *,
     seconds: float,
     patience: float,
 ) -> Iterator[Sample]:
     """Yields samples until the time is over, or until the source or the watched processes end.
 
-    `watched`: processes to watch too, or a command that we started; watching stops when they end.
+    `tree`: processes to watch too; `command`: the command that they are part of, if we started it.
     `seconds`: how long to watch at most; 0 is without end. `patience`: by how many seconds a sample
     may be late.
     """
     from gpusetup.monitor.host import HostSampler
 
-    command = watched if isinstance(watched, Command) else None
-    tree = watched.tree if isinstance(watched, Command) else watched
     host = HostSampler()
     for sample in samples_in_time(source, say, command, seconds, patience):
         on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent
+from gpusetup.monitor.work import at_least, below, or_zero
 
 
 class Sign:
@@ -129,13 +129,7 @@ similar_gpus = Sign(lambda s: s.run.look_like_ranks(s.run.gpus_of_its_job(s.gpu)
 has_ranks = Sign(lambda s: or_zero(s.run.ranks) > 1)
 # The rate counts both directions. A large model's gradients reach it, a small model's do not.
 nvlink_carries = Sign(lambda s: at_least(s.work.link_rate, marks.NVLINK_RATE))
-# On a link with few lanes, even a lower rate is a lot: 30 % of what it can carry one way.
-pcie_carries = Sign(
-    lambda s: (
-        at_least(s.work.pcie_rate, marks.PCIE_RATE)
-        or at_least(percent(s.work.pcie_rate, s.work.pcie_limit), 30.0)
-    )
-)
+pcie_carries = Sign(lambda s: at_least(s.work.pcie_rate, marks.PCIE_RATE))
 links_carry = nvlink_carries | pcie_carries
 waits_for_a_rank = has_ranks_or_held_gpus & spins & light & no_memory_traffic & ~links_carry
 

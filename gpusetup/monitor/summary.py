@@ -39,7 +39,7 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
     judgement = judge(run)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
-    hosts = [row.host for row in run.rows if row.host is not None]
+    hosts = [row.sample.host for row in run.rows if row.sample.host is not None]
     machine: dict[str, Any] = {}
     for name in MACHINE_FIELDS:
         value = mean(getattr(host, name) for host in hosts)
@@ -74,7 +74,7 @@ def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
         # The document has shares from 0 to 1.
         throttled={name: round(percentage / 100, 4) for name, percentage in reasons.items()},
-        lost_at=gpu.lost_at,
+        lost_at=gpu.lost.at if gpu.lost else None,
         **spreads,
     )
 

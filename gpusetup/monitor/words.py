@@ -293,7 +293,7 @@ PHRASES: dict[str, Phrase] = {
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
-    "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
+    "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if not gpu.lost])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",
     "unused": lambda s: labels(s.run.unused_gpus),
