@@ -74,8 +74,6 @@ def slurm_list(names: Iterable[str]) -> str:
     return ",".join(parts)
 
 
-LONGEST_SHOWN = 80
-"""How many characters of a wrong list an error shows."""
 PART = re.compile(r"([^\[\],]*)(?:\[([\d,\s-]+)\]([^\[\],]*))?")
 """Matches one part of a list of nodes: a name, or ranges such as `gpu[09-11,13]`."""
 
@@ -88,7 +86,7 @@ def expanded(text: str) -> tuple[str, ...]:
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
     """
     names: dict[str, None] = {}  # keeps the order of the names
-    start = text[:LONGEST_SHOWN]
+    start = text[:80]  # enough to recognise the list
     refusal = UsageError(f"{start!r} is not a list of nodes", hint="write gpu[001-016],login1")
     # A comma inside brackets separates numbers, any other comma separates names.
     for part in re.split(r",(?![^\[]*\])", text):

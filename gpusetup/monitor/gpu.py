@@ -42,7 +42,7 @@ class Parts(NamedTuple):
         if it never worked."""
         if not self.work or not self.work_and_pauses:
             return 0.0
-        return 100 - self.work.samples / self.work_and_pauses.samples * 100
+        return 100 - len(self.work.rows) / len(self.work_and_pauses.rows) * 100
 
 
 class MemoryShare(NamedTuple):
@@ -114,12 +114,6 @@ class GpuRun:
             start=body[0].seconds - self.measured[0].seconds,
         )
 
-    @cached_property
-    def quiet_since(self) -> float | None:
-        """The second from which the GPU did nothing until the end; None if it worked at the end."""
-        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
-        return quiet[-1].seconds if quiet else None
-
     @property
     def judged(self) -> Work | None:
         """The work without the pauses, which every training makes for evaluation and checkpoints,
@@ -138,12 +132,14 @@ class GpuRun:
         uses = [or_zero(row.gpu.utilization_percent) for row in self.rows]
         return utilization >= marks.IDLE or percentile(uses, 95) >= marks.WORKED_P95
 
-    @property
+    @cached_property
     def seconds_after_work(self) -> float:
-        """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
-        if self.quiet_since is None or self.parts.work is None:
+        """Seconds from the end of the GPU's work to the end of the recording; 0 if it worked until
+        the end, or never."""
+        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
+        if not quiet or self.parts.work is None:
             return 0.0
-        return self.rows[-1].seconds - self.quiet_since
+        return self.rows[-1].seconds - quiet[-1].seconds
 
     @property
     def is_occupied_at_the_end(self) -> bool:

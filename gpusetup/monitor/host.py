@@ -88,8 +88,6 @@ if hasattr(psutil.Process, "io_counters"):  # not on macOS
 ProcessFacts = dict[str, Any]
 """What psutil reports about a process, by the names in `FIELDS`; a value is None if it is hidden
 (Windows, another user's process)."""
-ProcessId = tuple[int, float]
-"""A process by its pid and start time, because the system may reuse a pid."""
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
@@ -128,9 +126,10 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # When the previous sample was taken, and the CPU seconds of each process by then.
+        # When the previous sample was taken, and the CPU seconds of each process by then. A process
+        # is identified by its pid and start time, because the system may reuse a pid.
         self._at = 0.0
-        self._before: dict[ProcessId, float] | None = None
+        self._before: dict[tuple[int, float], float] | None = None
         # The most that the processes had moved together so far, for each of `IO_COUNTERS`.
         self._moved = Counter[str]()
         self._cores = _cores()

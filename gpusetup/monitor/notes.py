@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}", "find-the-leak"),
     (s.work_ended,
-     "its work ended at second {gpu.quiet_since} of {run.seconds}, and its memory was freed: the "
-     "process ended", "see-how-it-ended"),
+     "its work ended {gpu.seconds_after_work} s before the recording did, and its memory was "
+     "freed: the process ended", "see-how-it-ended"),
     (s.shared_by_programs,
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),

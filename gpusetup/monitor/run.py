@@ -120,17 +120,16 @@ class WatchedRun:
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        free = [gpu for gpu in self.gpus if not gpu.worked and not gpu.was_occupied]
-        return tuple(gpu for gpu in free if not gpu.only_draws and not gpu.lost)
+        unusable = [gpu for gpu in self.gpus if gpu.was_occupied or gpu.only_draws or gpu.lost]
+        return tuple(gpu for gpu in self.gpus if not gpu.worked and gpu not in unusable)
 
     def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
-        """Whether these GPUs look like ranks of one job: same model, and nearly the same
+        """Whether these working GPUs look like ranks of one job: same model, and nearly the same
         utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
-        works = [gpu.judged for gpu in gpus if gpu.judged is not None]
         have_one_model = len({gpu.name for gpu in gpus}) == 1
-        # A GPU that never worked is no rank.
-        if len(gpus) < 2 or len(works) < len(gpus) or not have_one_model:
+        if len(gpus) < 2 or not have_one_model:
             return False
+        works = [gpu.judged for gpu in gpus if gpu.judged is not None]
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
         memory = [or_zero(gpu.memory.p95) for gpu in gpus]

@@ -161,8 +161,7 @@ def open_nvml(lines: StreamingChild, limit: float, notify: Notify) -> Nvml:
 
 def utc_now() -> str:
     """The current UTC time in the format of our recordings: `2026-11-20T06:00:00.000Z`."""
-    now = datetime.now(timezone.utc).replace(tzinfo=None)
-    return f"{now.isoformat(timespec='milliseconds')}Z"
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 MOST_POWER = 3.0

@@ -26,7 +26,6 @@ class StepRule(NamedTuple):
 TUNE, BENCHMARK = "gpusetup tune {config}", "gpusetup tune {config} --benchmark"
 TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
-BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
 POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 WATCH_IT = (
@@ -172,7 +171,8 @@ STEPS: dict[str, StepRule] = {
         "gpusetup doctor"),
     "use-less-host-memory": StepRule(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
-        "instead of lists of objects (each worker copies a list)", BY_MEMORY),
+        "instead of lists of objects (each worker copies a list)",
+        "ps -eo pid,user,rss,comm --sort=-rss | head"),
     "see-why-no-gpu": StepRule("Find out why monitor cannot watch a GPU", "gpusetup doctor"),
 }  # fmt: skip
 

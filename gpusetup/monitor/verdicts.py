@@ -28,7 +28,7 @@ partly = ~s.busy
 starved = s.watched & partly & ~s.waits_for_a_user
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
-small = ("larger-work", "compile-or-graphs")
+for_small_kernels = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
@@ -37,7 +37,7 @@ IN_BURSTS = (
 )
 WELL = "{well_used}{nothing_slows_it_down}"
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
-margin = ("free-the-card", "leave-a-margin")
+for_full_memory = ("free-the-card", "leave-a-margin")
 
 
 def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
@@ -51,6 +51,9 @@ HANG = VerdictCase(
     "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
     "collective for another rank", waits_where,
 )  # fmt: skip
+MARGIN = VerdictCase(
+    "memory-tight", "margin", s.memory_full & ~s.server, MEMORY_IN_USE, for_full_memory
+)
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
@@ -58,7 +61,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
          s.failed & s.was_full & ~s.server,
-         MEMORY_IN_USE, margin),
+         MEMORY_IN_USE, for_full_memory),
     VerdictCase("memory-tight", "host-memory",
          s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
          "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
@@ -73,9 +76,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}, but other processes compute on it too",
          ("free-the-card",)),
     # One output of nvidia-smi shows how much a GPU works, but not why.
-    VerdictCase("memory-tight", "margin",
-         s.one_reading & s.memory_full & ~s.server,
-         MEMORY_IN_USE, margin),
+    MARGIN._replace(proof=s.one_reading & MARGIN.proof),
     VerdictCase("bursty", "one-reading",
          s.one_reading & partly,
          "{well_used}{holders}; one reading shows how much it works, not why",
@@ -134,12 +135,12 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("launch-bound", "core",
          s.core_full & partly,
          "{worked} while one process used {work.busiest_cpu} % of a core and no loader was behind",
-         small),
+         for_small_kernels),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | (s.watched & ~s.core_full))),
          "{kernels_ran} but drew only {work.power_share} % of the power limit: they are too small, "
          "or one of them only waits",
-         small),
+         for_small_kernels),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",
          partly & (s.gaps | s.watched | s.no_training),
@@ -149,9 +150,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): the host "
          "does not keep up, with data or with launching kernels", ("help-the-host",)),
     # The GPU is busy, but its memory is at a limit.
-    VerdictCase("memory-tight", "margin",
-         s.memory_full & ~s.server,
-         MEMORY_IN_USE, margin),
+    MARGIN,
     VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",

@@ -218,10 +218,8 @@ def idle_cpu(subject: Subject) -> str:
 def others(subject: Subject) -> str:
     """The processes to end on the GPU, as far as they are known: those that are not part of the
     job or, if no command shows what is, all that hold much of its memory."""
-    # A single reading is judged as a whole; use the first shared GPU then.
-    shared = (gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1)
-    big_holders = next(shared, subject.gpu).big_holders
-    return named(subject.foreign_holders or big_holders, " and ") or "what is not part of the job"
+    processes = subject.foreign_holders or subject.gpu.big_holders
+    return named(processes, " and ") or "what is not part of the job"
 
 
 # --- the command ----------------------------------------------------------------------------------

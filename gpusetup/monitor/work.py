@@ -58,7 +58,6 @@ class Work:
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows = rows
-        self.samples = len(rows)
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         # Only the samples of a machine without a GPU have no utilisation, because `GpuRun` leaves
         # out those in which a GPU does not report it.
