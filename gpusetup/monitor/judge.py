@@ -118,10 +118,7 @@ def faulty_memory(run: WatchedRun) -> Judgement | None:
     if not faulty:
         return None
     faults = "; ".join(f"GPU {gpu.label}: {gpu.latest.fault}" for gpu in faulty)
-    # If the GPU never worked, there are no figures of its work, so the whole run is the subject.
-    work = faulty[0].judged
-    subject = Subject(run, faulty[0], work) if work else None
-    return Judgement("faulty", "memory-errors", faults, ("reset-the-gpu",), subject)
+    return Judgement("faulty", "memory-errors", faults, ("reset-the-gpu",))
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:

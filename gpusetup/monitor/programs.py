@@ -93,8 +93,6 @@ def is_display(process: ProcessUse) -> bool:
 
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
-LONGEST_OPTIONS = 24
-"""How many characters of a program's options are shown, enough for `-m ipykernel_launcher`."""
 
 
 def named_with_size(process: ProcessUse) -> str:
@@ -103,9 +101,9 @@ def named_with_size(process: ProcessUse) -> str:
     >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
     'ollama (PID 71, 3.0 GiB)'
     """
-    path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
-    # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
-    name = path.rpartition("/")[2] + (dash + options)[:LONGEST_OPTIONS]
+    # nvidia-smi may show options behind the path.
+    path = (process.name or "a process").replace("\\", "/").partition(" -")[0]
+    name = path.rpartition("/")[2]
     # Windows reports no memory of a process.
     size = f"{process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
     return f"{name} ({', '.join(filter(None, (f'PID {process.pid}', size)))})"

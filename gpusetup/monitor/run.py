@@ -62,9 +62,11 @@ class WatchedRun:
         """What the command and the machine did, as the run of a GPU that reports nothing."""
         trees = [sample.tree for sample in samples if sample.tree is not None]
         hosts = [sample.host for sample in samples if sample.host is not None]
-        # A quota may change while a command runs, so use the last one.
-        self.cores = trees[-1].cores if trees else None
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
+        # A quota may change while a command runs, so use the last one.
+        self.usable_cores = (trees[-1].cores if trees else None) or self.host_cores
+        """The number of cores that the command may use by its affinity and quota or, if no command
+        was watched, that the machine has; None if unknown."""
         self.ranks = highest(tree.gpu_processes for tree in trees)
         """The number of the command's processes that use a watched GPU."""
         shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
@@ -73,12 +75,6 @@ class WatchedRun:
         self.command, self.exit, self.error = about.command, about.exit, about.error
         self.kind = kind_of(about.command)
         """The kind of the command's program, judged by the command line only."""
-
-    @property
-    def usable_cores(self) -> float | None:
-        """The number of cores that the command may use by its affinity and quota or, if no command
-        was watched, that the machine has; None if unknown."""
-        return self.cores or self.host_cores
 
     @property
     def training_processes(self) -> int:
