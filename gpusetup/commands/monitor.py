@@ -215,12 +215,12 @@ def _command(
     stdout_is_ours = recording.out.json and not recording.out.output
     command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
-        recording.take(samples(command))
+        recording.take(samples(command.tree, command))
     finally:  # however the watching ends, the command goes on
         code = command.exit_code()
     # A program may print the errors that it survives, so only a failed one has a last error.
     error = command.error() if code else None
-    epochs = command.epochs()
+    epochs = command.epochs.times()
     about = replace(about, command=argv, exit=code, error=error, epochs=epochs)
     recording.finish(about, to_stderr=True)
     return Reply(exit_code=code)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, RATES
+from gpusetup.fleet.differences import COPIED, KIND
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
@@ -97,15 +97,12 @@ def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
         yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
         usual = drift.majority
-        words, others = words_of(drift.field.removeprefix(RATES)), f"most nodes have {usual}"
+        words, others = words_of(drift.field), f"most nodes have {usual}"
         if drift.field == COPIED:
             words = "copied record"
             others = "so one of them was not examined; take a new record on each"
         elif drift.field == KIND:
             words = "the only node with"
-        elif drift.field.startswith(RATES):
-            # Two measured values are never equal, so the median represents the others.
-            others = f"the median is {usual}"
         elif usual is None:
             others = "no value has a majority"
         yield marked(MARKS[drift.severity], words, f": {drift.value}, {others}", indent=4)
