@@ -18,7 +18,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
 from .streams import say
-from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
+from .values import CRASHED, NO_ANSWER, SKIPPED, Check, Outcome, Row, RunOptions, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
@@ -75,8 +75,9 @@ class Child:
     """The process that computes. It is started for the first task, and again after it has died or
     if a check needs other variables."""
 
-    def __init__(self, verbose: bool, asked: Optional[Asked] = None):
-        self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
+    def __init__(self, verbose: bool, options: Optional[RunOptions] = None):
+        options = options or RunOptions()
+        self.start_with = {"verbose": verbose, "options": options._asdict()}
         self.environment: Environment = ()
         self.process: Any = None
         self.scratch = ""
@@ -124,7 +125,7 @@ class Child:
             if now >= end:
                 return self._no_answer(task, SKIPPED, "time is over before it answered")
             if silent_seconds >= task.limit_seconds:
-                return self._no_answer(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
+                return self._no_answer(task, CRASHED, f"{NO_ANSWER} in {task.limit_seconds:g} s")
             if now - last_message >= BUSY_FACTOR * task.limit_seconds:
                 detail = f"not finished in {now - last_message:.0f} s; this machine was busy"
                 return self._no_answer(task, SKIPPED, detail)

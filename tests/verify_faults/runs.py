@@ -10,7 +10,7 @@ from verify_faults.mutants import Mutant
 
 from gpusetup.verify.checks import memory
 from gpusetup.verify.checks.table import LEVELS, function_of, named
-from gpusetup.verify.values import Asked, Outcome, begin
+from gpusetup.verify.values import Outcome, RunOptions, begin
 from gpusetup.verify.worker import raised
 
 memory.CHUNK_BYTES["cpu"] = 16 * memory.MIB
@@ -28,7 +28,8 @@ def run_all(
     mutant: Mutant | None = None, names: Iterable[str] | None = None, seed: int | None = None
 ) -> dict[str, Outcome]:
     """Each check's outcome. The variables that a check asks for are set."""
-    begin(asked=Asked(level="standard") if seed is None else Asked(seed, level="standard"))
+    options = RunOptions(level="standard")
+    begin(options=options if seed is None else options._replace(seed=seed))
     return {name: run(name, mutant) for name in (checks() if names is None else names)}
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, agree, holds, judged, same
-from ..values import Outcome, asked
+from ..values import Outcome, run_options
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """Number format -> how many numbers to draw in that format."""
@@ -59,9 +59,9 @@ def sampler_parts(
     """Draw twice, and compare with the same seed once more and with the distribution."""
     draws = []
     for turn in range(2):
-        generator = torch.Generator(device=empty.device).manual_seed(asked().seed % 2**63)
+        generator = torch.Generator(device=empty.device).manual_seed(run_options().seed % 2**63)
         # A sampler with its own generator must ignore the process's.
-        torch.manual_seed((asked().seed + turn) % 2**63)
+        torch.manual_seed((run_options().seed + turn) % 2**63)
         # The second draw continues where the first one ended.
         draws += [draw(empty.clone(), generator).cpu() for _ in range(2)]
     first, second, first_again, second_again = draws

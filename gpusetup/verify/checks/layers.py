@@ -25,7 +25,7 @@ from ..judging.answers import (
 )
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, agree, holds
-from ..values import asked, kind
+from ..values import kind, run_options
 from .chance import SIGMAS
 
 functional = torch.nn.functional
@@ -275,7 +275,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         return net(x)[0]
 
     for label in ("LSTM", "GRU"):
-        torch.manual_seed(asked().seed)
+        torch.manual_seed(run_options().seed)
         net = getattr(torch.nn, label)(12, 20, num_layers=2, bidirectional=True)
         exact_net = copy.deepcopy(net).double()
         net.to(device, format_of("float32"))
@@ -300,7 +300,7 @@ LANES, ROUNDS = 256, 1024
 
 
 def dropped_lanes(device: str) -> Iterator[Part]:
-    torch.manual_seed(asked().seed)
+    torch.manual_seed(run_options().seed)
     for name in formats(device):
         ones = torch.ones(LANES * ROUNDS, device=device, dtype=getattr(torch, name))
         dropped, next_dropped = (functional.dropout(ones, 0.5) for _ in range(2))

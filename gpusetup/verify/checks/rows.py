@@ -155,7 +155,7 @@ STANDARD: Tuple[Check, ...] = (
 
 
 def known(name: str, module: str, proves: str, means: str = NUMBERS, **fields: Any) -> Check:
-    """A check whose answers are known; a failure is asked once in float64 too."""
+    """A check whose answers are known. If it fails, it runs once in float64 too."""
     return device_check(name, module, proves, means, in_float64=True, **fields)
 
 
@@ -197,8 +197,8 @@ PROGRAMS: Tuple[Check, ...] = (
         *("language-model", "training", "a small model trains as in float64 on the CPU", TRAINED),
         on=EVERY,
     ),
-    # These two come last. On a GPU, a check with other variables needs a new process, which has to
-    # import torch and create a CUDA context (4 s on an H100's host).
+    # It comes last: on a GPU, a check with other variables needs a new process, which has to import
+    # torch and create a CUDA context (4 s on an H100's host).
     device_check(
         *("repeats", "repeats", "the same work gives the same bits, on several threads at once"),
         "results would be wrong now and then, which no single test shows",

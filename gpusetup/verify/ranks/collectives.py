@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from ..values import asked
+from ..values import run_options
 from .group import Calls, ProcessGroup, run_calls
 from .numbers import FLOATS, FORMATS, Kind, reduced, rows, signature, wrong
 
@@ -119,7 +119,7 @@ def calls_of(op: str, group: ProcessGroup) -> Calls:
     """The calls of a check: every format and reduction with every size, and four large messages, in
     an order that the seed draws."""
     table = REDUCTIONS if op in REDUCING else {"bits": FORMATS}
-    # With gloo, `reduce_scatter_tensor` of torch 2.7 and older adds, whatever is asked for.
+    # With gloo, `reduce_scatter_tensor` of torch 2.7 and older always adds.
     if op == "reduce_scatter" and group.backend == "gloo":
         table = {"sum": REDUCTIONS["sum"]}
     kinds: List[Kind] = [(name, how) for how, names in table.items() for name in names]
@@ -129,7 +129,7 @@ def calls_of(op: str, group: ProcessGroup) -> Calls:
     for number, (kind, size) in enumerate(pairs):
         name = "-".join((*kind, str(size), str(number)))
         calls.append((name, partial(problem_of_call, group, op, number, kind, size)))
-    random.Random(f"{asked().seed} {op}").shuffle(calls)
+    random.Random(f"{run_options().seed} {op}").shuffle(calls)
     return dict(calls)
 
 
@@ -137,7 +137,7 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
     """Make a call with parts of this size, and return what is wrong with its answer; empty if it is
     right. The seed draws the same numbers on every rank, so each knows what all of them send."""
     collective, me, world, reduction = COLLECTIVES[op], group.rank, group.world, kind[1]
-    chance = random.Random(f"{asked().seed} {op} {number}")
+    chance = random.Random(f"{run_options().seed} {op} {number}")
     # A call of a large message is not done at once, so it returns a handle.
     is_async = size > SIZES[-1] or chance.random() < 0.5
     root = chance.randrange(world)
@@ -200,7 +200,7 @@ def barriers(group: ProcessGroup) -> Calls:
             torch.cuda.synchronize(group.device)
         return "" if group.store.add(key, 0) else f"it did not wait for rank {late_rank}"
 
-    # A few late ranks suffice, and each costs all the others a moment.
+    # A few late ranks are enough, and each costs all the others a moment.
     turns = [(mode, rank) for rank in range(min(group.world, 4)) for mode in ("sync", "async")]
     return {f"{mode} {rank}": partial(waits, mode, rank) for mode, rank in turns}
 

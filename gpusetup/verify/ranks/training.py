@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
-from ..values import asked
+from ..values import run_options
 from .group import ProcessGroup, run_calls
 from .numbers import signature, wrong
 
@@ -45,7 +45,7 @@ def trained(group: ProcessGroup) -> str:
     shared_model = DistributedDataParallel(model, **buckets)
     loss = nn.functional.mse_loss
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
-    generator = torch.Generator().manual_seed(asked().seed)
+    generator = torch.Generator().manual_seed(run_options().seed)
     for number in range(STEPS * PASSES):
         # The examples of all ranks, the same on every rank.
         shape = (group.world, ROWS, WIDTH + OUT)
