@@ -297,6 +297,8 @@ RECURRENT_ROUNDINGS = 256
 
 
 LANES, ROUNDS = 256, 1024
+"""Dropout gets ROUNDS times LANES numbers. Each place among LANES must be dropped in about half of
+the rounds, which shows a generator that repeats itself from block to block."""
 
 
 def dropped_lanes(device: str) -> Iterator[Part]:
@@ -311,6 +313,7 @@ def dropped_lanes(device: str) -> Iterator[Part]:
         share = (dropped == 0).double().mean()
         allowed = SIGMAS * 0.5 / (LANES * ROUNDS) ** 0.5
         yield agree(f"dropout of {name}, share", share, torch.tensor(0.5), allowed)
+        # Two independent draws agree in half of the places.
         repeated = float((dropped == next_dropped).double().mean())
         yield holds(f"dropout of {name}, the next", repeated < 0.9, f"{repeated:.0%} come again")
 

@@ -32,12 +32,8 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         ("undefined symbol", "version `", "Symbol not found"),
         "libraries of two versions are mixed (look at LD_LIBRARY_PATH, conda with pip)",
     ),
-    (
-        ("circular import", "partially initialized", "No module named 'torch."),
-        "its files are incomplete; " + REINSTALL,
-    ),
 )
-"""A part of the loader's message -> what it means, and the next step. The first match counts."""
+"""Parts of the loader's messages -> what they mean, and the next step. The first match counts."""
 
 
 def torch_imports(_: str) -> Outcome:
@@ -82,8 +78,8 @@ def shadowed(origin: str) -> Outcome:
 def cause(problem: BaseException) -> str:
     """What an import error means, and the next step."""
     message = str(problem)
-    for words_of_cause, meaning in CAUSES:
-        if any(words in message for words in words_of_cause):
+    for parts, meaning in CAUSES:
+        if any(part in message for part in parts):
             return meaning
     if isinstance(problem, ModuleNotFoundError):
         return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"

@@ -45,7 +45,7 @@ class Message(NamedTuple):
     """The rank from which the call starts or at which it ends."""
     reduction: Any
     """How the numbers are reduced (`ReduceOp`); None if they are only moved."""
-    more: Dict[str, bool]
+    options: Dict[str, bool]
     """`async_op`: whether the call returns a handle."""
 
     def at_root(self, tensors: List[Any]) -> Optional[List[Any]]:
@@ -74,37 +74,37 @@ class Collective(NamedTuple):
 
 COLLECTIVES: Dict[str, Collective] = {
     "all_reduce": Collective(
-        lambda m: dist.all_reduce(m.whole, m.reduction, **m.more),
+        lambda m: dist.all_reduce(m.whole, m.reduction, **m.options),
         lambda me, root, world: [(None, 0)],
     ),
     "reduce": Collective(
-        lambda m: dist.reduce(m.whole, m.root, m.reduction, **m.more),
+        lambda m: dist.reduce(m.whole, m.root, m.reduction, **m.options),
         lambda me, root, world: [(None, 0)] if me == root else [],
     ),
     "broadcast": Collective(
-        lambda m: dist.broadcast(m.whole, m.root, **m.more),
+        lambda m: dist.broadcast(m.whole, m.root, **m.options),
         lambda me, root, world: [(root, 0)],
     ),
     "all_gather": Collective(
-        lambda m: dist.all_gather_into_tensor(m.whole, m.sent[0], **m.more),
+        lambda m: dist.all_gather_into_tensor(m.whole, m.sent[0], **m.options),
         lambda me, root, world: [(member, 0) for member in range(world)],
     ),
     "gather": Collective(
-        lambda m: dist.gather(m.sent[0], m.at_root(m.received), m.root, **m.more),
+        lambda m: dist.gather(m.sent[0], m.at_root(m.received), m.root, **m.options),
         lambda me, root, world: [(n, 0) for n in range(world)] if me == root else [],
     ),
     "scatter": Collective(
-        lambda m: dist.scatter(m.whole, m.at_root(m.sent), m.root, **m.more),
+        lambda m: dist.scatter(m.whole, m.at_root(m.sent), m.root, **m.options),
         lambda me, root, world: [(root, me)],
         has_parts=True,
     ),
     "reduce_scatter": Collective(
-        lambda m: dist.reduce_scatter_tensor(m.whole, torch.cat(m.sent), m.reduction, **m.more),
+        lambda m: dist.reduce_scatter_tensor(m.whole, torch.cat(m.sent), m.reduction, **m.options),
         lambda me, root, world: [(None, me)],
         has_parts=True,
     ),
     "all_to_all": Collective(
-        lambda m: dist.all_to_all_single(m.whole, torch.cat(m.sent), **m.more),
+        lambda m: dist.all_to_all_single(m.whole, torch.cat(m.sent), **m.options),
         lambda me, root, world: [(member, me) for member in range(world)],
         has_parts=True,
     ),
@@ -162,7 +162,7 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
         received=list(whole.split(size)),
         root=root,
         reduction=getattr(dist.ReduceOp, reduction.upper(), None),
-        more={"async_op": is_async},
+        options={"async_op": is_async},
     )
     # In every eighth call one rank is late, which shows a call that does not wait for all.
     if number % 8 == 3 and me == number % world:
