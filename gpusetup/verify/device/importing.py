@@ -12,10 +12,6 @@ from ..values import FAILED, PASSED, Outcome
 REINSTALL = "reinstall it: `gpusetup install`"
 CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     (
-        ("wrong ELF class", "invalid ELF header", "not a valid Win32", "incompatible architecture"),
-        "its libraries are incomplete or for another machine architecture; " + REINSTALL,
-    ),
-    (
         ("[WinError 1455]",),
         "the page file of Windows is too small: enlarge it (System, Advanced, Performance)",
     ),
@@ -25,8 +21,8 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         "`winget install Microsoft.VCRedist.2015+.x64`; if that does not help, " + REINSTALL,
     ),
     (
-        ("cannot open shared object file", "[WinError", "Library not loaded"),
-        "a library of it is missing or cannot be loaded; " + REINSTALL,
+        ("cannot open shared object file", "[WinError", "Library not loaded", "ELF"),
+        "a library of it is missing, incomplete or for another architecture; " + REINSTALL,
     ),
     (
         ("undefined symbol", "version `", "Symbol not found"),
