@@ -21,7 +21,13 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         "`winget install Microsoft.VCRedist.2015+.x64`; if that does not help, " + REINSTALL,
     ),
     (
-        ("cannot open shared object file", "[WinError", "Library not loaded", "ELF"),
+        (
+            "cannot open shared object file",
+            "[WinError",
+            "Library not loaded",
+            "ELF",
+            "incompatible arch",
+        ),
         "a library of it is missing, incomplete or for another architecture; " + REINSTALL,
     ),
     (
