@@ -14,7 +14,7 @@ from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.smi_logs import csv_rows, moments_of_rows
 from gpusetup.monitor.sources import Machine, SourceEnded
-from gpusetup.probe.nvidia_smi import PROGRAM, asked
+from gpusetup.probe.nvidia_smi import PROGRAM, ask_nvidia_smi
 from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.readings.smi_csv import heading_of
@@ -43,7 +43,7 @@ def open_nvidia_smi(interval: float) -> Machine:
 def smi_gpus(system: System) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
     options = (f"--query-gpu={','.join(FIELDS)}", "--format=csv")
-    answer = asked(system, options, ANSWER_SECONDS)
+    answer = ask_nvidia_smi(system, options, ANSWER_SECONDS)
     if answer is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
