@@ -57,7 +57,8 @@ def harmless_json(text: str) -> str:
 
     # JSON already escapes ASCII control characters, except for DEL.
     text = text.replace("##[", "#\\u0023[").replace("\x7f", "\\u007f")
-    # A character above U+FFFF becomes two escapes.
+    # Write the others as JSON escapes, without the quotes that `dumps` adds. A character above U+FFFF
+    # becomes two.
     return re.sub(rf"[\x80-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -107,7 +108,9 @@ class Console:
         is a terminal."""
         if isinstance(text, Screen):
             width = get_terminal_size().columns if stream.isatty() else None
-            return harmless(text.shown(width=width, colour=self.color and can_be_drawn_on(stream)))
+            return harmless(
+                text.for_terminal(width=width, colour=self.color and can_be_drawn_on(stream))
+            )
         return harmless(without_hidden_marks(text))
 
     def json_text(self, text: str) -> None:

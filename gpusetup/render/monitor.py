@@ -159,7 +159,7 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
                 used = f"CPU {tree.cpu_percent:.0f} %, memory {memory_gib:.1f} GiB, {workers}"
                 lines.append(ScreenLine(f"command  {used}"))
             lines += once(sample).lines
-            text = Screen(lines).shown(width=console.width, colour=color)
+            text = Screen(lines).for_terminal(width=console.width, colour=color)
             live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
         yield draw
