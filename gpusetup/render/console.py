@@ -57,8 +57,7 @@ def harmless_json(text: str) -> str:
 
     # JSON already escapes ASCII control characters, except for DEL.
     text = text.replace("##[", "#\\u0023[").replace("\x7f", "\\u007f")
-    # Write the others as JSON escapes, without the quotes that `dumps` adds. A character above U+FFFF
-    # becomes two.
+    # Write the other control characters as JSON escapes, without the quotes that `dumps` adds.
     return re.sub(rf"[\x80-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -119,7 +118,7 @@ class Console:
 
     def script(self, text: str) -> None:
         """Write a text unchanged, such as a completion script, to stdout or to the file of
-        `--output`."""
+        `--output`. Raises Blocked if the file cannot be written."""
         if not self.output:
             streams.put(text)
             return
