@@ -95,10 +95,8 @@ def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     for finding in node.findings:
         yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
-        field, others = (
-            words_of(drift.field.removeprefix(RATES)),
-            f"most nodes have {drift.majority}",
-        )
+        field = words_of(drift.field.removeprefix(RATES))
+        others = f"most nodes have {drift.majority}"
         if drift.field == COPIED:
             field = "copied record"
             others = "so one of them was not examined; take a new record on each"

@@ -104,7 +104,7 @@ def end_screen(
     lines = [marked(mark, sentence, f": {answer.target} has {has}")]
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
-    # The plan's screen has told why something is installed; without a change there was no plan.
+    # If something changed, the plan's screen already says why.
     why = answer.why if answer.state == "unchanged" else None
     lines += facts({"why": why, "undo": undo})
     return Screen((*lines, *(remark("note", note) for note in notes)))
