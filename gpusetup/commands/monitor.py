@@ -94,11 +94,8 @@ def run(question: Question, out: Console) -> Reply:
     if not question.replay:
         return _watch(question, out)
     if question.gpu or question.seconds:
-        raise UsageError(
-            "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--interval` and, after `--`, the "
-            "command that ran go with it",
-        )
+        problem = "`--replay` judges a recording: nothing is watched"
+        raise UsageError(problem, hint="leave out the time and `--gpu`")
     return _replay(question.replay, question, out)
 
 
@@ -196,10 +193,9 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
         raise error(message, hint="`gpusetup doctor` names the cause")
     source = Machine(question.interval)
     source.not_watched = "; ".join(reasons)
-    command = "the command's CPU, memory and data loader, and " if question.after else ""
     out.talk(
-        f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
-        f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
+        "Watching this machine's CPU, memory, disk and network: no NVIDIA GPU can be watched "
+        f"({source.not_watched}); `gpusetup doctor` names the cause"
     )
     return source
 
@@ -257,7 +253,7 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
     tally, recorded = recorded_samples(run.documents)
     if not tally.samples:
         raise UsageError(f"{file} holds no sample")
-    # A table of nvidia-smi, for example, contains no times; a single sample needs none.
+    # nvidia-smi dmon prints no times, for example; a single sample needs none.
     if tally.samples > 1 and not any(sample.at for sample in tally.kept()):
         apart = f"{question.interval:g} s between samples"
         out.talk(f"{file} contains no times: assuming {apart} (`--interval`)")

@@ -10,6 +10,7 @@ and light backgrounds.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -211,17 +212,12 @@ def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
 
 
 def yaml_value(value: object) -> str:
-    """A value in YAML notation.
+    """A value in YAML notation; JSON is also YAML.
 
-    >>> yaml_value({"offload": True, "ranks": 2}), yaml_value(None)
-    ('{offload: true, ranks: 2}', 'null')
+    >>> yaml_value("fsdp"), yaml_value({"offload": True})
+    ('fsdp', '{"offload": true}')
     """
-    if isinstance(value, Mapping):
-        items = (f"{key}: {yaml_value(item)}" for key, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def plural(count: int, word: str) -> str:
