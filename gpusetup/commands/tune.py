@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from gpusetup.tune.case import Facts
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
-change. It does not change the model, loss, data or effective batch
-size. If it adds mixed precision, the results differ slightly. With --batch-size it measures which
-batch size fits."""
+change. It does not change the model, loss, data or effective batch size. If it adds mixed
+precision, the results differ slightly. With --batch-size it measures which batch size fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",

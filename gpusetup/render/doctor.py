@@ -38,8 +38,6 @@ NOT_BY_INSTALL = (
 )
 EVIDENCE_SHOWN = 6
 """More lines than this would push the fix off the screen; `--json` contains all of them."""
-CHECK_LINES_SHOWN = 3
-"""How many lines of a check's example output are quoted: they stand in one sentence."""
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
@@ -131,8 +129,8 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
     if check is not None:
         yield ScreenLine("  Likely, not certain. To check it, run:", hang=2)
         yield command(check.command, 4)
-        printed = "; ".join(check.prints.split("\n")[:CHECK_LINES_SHOWN])
-        if printed:
+        if check.prints:
+            printed = "; ".join(check.prints.splitlines())
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
     elif answer.certainty == "likely":
         also = f": it could also be {others}" if others else ""

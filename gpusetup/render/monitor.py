@@ -150,14 +150,10 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
             # `at` is a time such as 2026-11-26T10:15:00Z.
             times = f"  {sample.at[11:19]}  {duration(sample.seconds)}"
             status = f"{times}  Ctrl-C stops it and shows the verdict"
-            lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
-            if tree := sample.tree:
-                memory_gib = tree.memory_bytes / GIB
-                workers = plural(tree.loader_workers, "loader worker")
-                used = f"CPU {tree.cpu_percent:.0f} %, memory {memory_gib:.1f} GiB, {workers}"
-                lines.append(ScreenLine(f"command  {used}"))
-            lines += once(sample).lines
-            text = Screen(lines).for_terminal(width=console.width, colour=color)
+            heading = ScreenLine(("gpusetup monitor", HEADING), (status, DIM))
+            text = Screen((heading, *once(sample).lines)).for_terminal(
+                width=console.width, colour=color
+            )
             live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
         yield draw

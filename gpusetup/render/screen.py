@@ -46,8 +46,6 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
 WIDEST = 120
 """The maximum width of prose in columns, even on a wider terminal, because longer lines are hard to
 read."""
-UNBROKEN = 10**6
-"""The number of columns if no line should be broken."""
 
 Part = tuple[str, str]
 """A text and its role."""
@@ -121,7 +119,7 @@ class Screen(str):
         if width is None and not colour:
             return str(self)
         # A width of 0 or None means that there is no terminal, so do not break lines.
-        columns = min(width, WIDEST) if width else UNBROKEN
+        columns = min(width, WIDEST) if width else sys.maxsize
 
         rows = (row for line in self.lines for row in _broken(line, columns, colour=colour))
         return "".join(f"{row}\n" for row in rows)

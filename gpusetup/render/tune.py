@@ -71,18 +71,13 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
         yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
 
 
-MOST_ADVICE = 3
-"""How much advice the screen shows, so that the changes stay the larger part of it."""
-
-
 def _advice(answer: TuneAnswer) -> Iterator[str]:
-    """The first sentences of the first pieces of advice, and where to read the rest."""
-    for text in answer.recommendations[:MOST_ADVICE]:
+    """The first sentence of each piece of advice, and how to read the rest of it."""
+    for text in answer.recommendations:
         first_sentence, _, _ = text.partition(". ")
         yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
-    more = len(answer.recommendations) - MOST_ADVICE
-    if more > 0:
-        yield ScreenLine(f"  {more} more with `--json`, which also gives each in full", hang=4)
+    if answer.recommendations:
+        yield ScreenLine("  `--json` gives each in full", hang=4)
 
 
 # --- measurements -------------------------------------------------------------------------------
