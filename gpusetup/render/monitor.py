@@ -150,10 +150,9 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
             # `at` is a time such as 2026-11-26T10:15:00Z.
             times = f"  {sample.at[11:19]}  {duration(sample.seconds)}"
             status = f"{times}  Ctrl-C stops it and shows the verdict"
-            heading = ScreenLine(("gpusetup monitor", HEADING), (status, DIM))
-            text = Screen((heading, *once(sample).lines)).for_terminal(
-                width=console.width, colour=color
-            )
+            title = ScreenLine(("gpusetup monitor", HEADING), (status, DIM))
+            screen = Screen((title, *once(sample).lines))
+            text = screen.for_terminal(width=console.width, colour=color)
             live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
         yield draw
