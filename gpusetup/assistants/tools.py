@@ -17,7 +17,6 @@ from gpusetup.commands.parser import command
 from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
-from gpusetup.probe.snapshot_files import example_machines
 from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
@@ -98,11 +97,9 @@ def _answer_of(command: str, values: Values) -> Values:
 
 
 def _on_machine(command: str, values: Values, python: str | None) -> Values:
-    """A command's answer about the described machine or, if none is described, about the redacted
-    snapshot of this machine."""
-    is_described = values.get("machine") or values.get("gpu_mem")
-    # A plan needs nothing but the GPU's name, while other commands read the rest from this machine.
-    if not is_described and not (command == "plan" and values.get("gpu")):
+    """A command's answer about the redacted snapshot of this machine, in which `values` replace
+    what they describe. A plan that names a GPU or its memory needs no snapshot."""
+    if command != "plan" or not (values.get("gpu") or values.get("gpu_mem")):
         doctor: Any = answered("doctor", {"python": python})
         values = {**values, "machine": redact(doctor.snapshot)}
     return _answer_of(command, values)
@@ -164,13 +161,6 @@ def _plan(values: Values, python: str | None) -> Values:
 
 # --- the table ----------------------------------------------------------------------------------
 
-MACHINE = {
-    "machine": {
-        **text("an example machine instead of this machine"),
-        "enum": [*example_machines()],
-    }
-}
-
 TOOLS = (
     Tool(
         name="diagnose",
@@ -180,7 +170,6 @@ TOOLS = (
             "evidence and the fix. Reads only; torch is not imported."
         ),
         options=("torch", "gpu", "driver"),
-        arguments=MACHINE,
         answer=lambda values, python: _shorter(_on_machine("doctor", values, python)),
     ),
     Tool(
@@ -206,7 +195,6 @@ TOOLS = (
             *("packages", "driver", "gpu", "os", "architecture", "python", "glibc"),
             *("torch", "backend", "explain"),
         ),
-        arguments=MACHINE,
         answer=_resolve,
     ),
     Tool(
@@ -222,7 +210,6 @@ TOOLS = (
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
             *("max_batch", "gpus_needed"),
         ),
-        arguments=MACHINE,
         answer=_plan,
     ),
     Tool(

@@ -121,10 +121,8 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     chosen = parsed(answer.torch or "0")
     newest = max((chosen, *(parsed(rejection.torch) for rejection in answer.rejections)))
     of_releases = [row for row in answer.rejections if parsed(row.torch) in (newest, chosen)]
-    if not answer.torch:
-        return tuple(of_releases)
     # If something fits, users do not ask why the CPU build was not chosen.
-    return tuple(rejection for rejection in of_releases if cuda_of(rejection.backend))
+    return tuple(row for row in of_releases if cuda_of(row.backend) or not answer.torch)
 
 
 def _by_reason(rejections: Iterable[Rejection]) -> Iterator[str]:
