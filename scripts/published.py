@@ -25,15 +25,8 @@ from gpusetup.configs.keys import named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.job import (  # noqa: E402
-    Recipe,
-    Shape,
-    TrainingJob,
-)
-from gpusetup.plan.memory import (  # noqa: E402
-    JobMemory,
-    memory,
-)
+from gpusetup.plan.job import Recipe, Shape, TrainingJob  # noqa: E402
+from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
