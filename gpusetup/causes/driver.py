@@ -181,9 +181,9 @@ CAUSES = (
         "stayed loaded.",
         text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that "
         "uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
-        "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
-        "container, restart the container instead, and keep driver packages out of its image. If "
-        "a reboot changes nothing, reinstall the driver",
+        "sudo modprobe nvidia`. If other people use this machine, tell them first. If "
+        "nvidia-smi fails only in a container, restart the container, and keep driver packages out "
+        "of its image. If a reboot changes nothing, reinstall the driver",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer",

@@ -360,8 +360,9 @@ CAUSES = (
         look=(checks.WHICH_LIBCUDA,),
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
-        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
-        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1",
+        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), make a "
+        "link named libcuda.so to the driver's libcuda.so.1 in a new folder, and set "
+        "TRITON_LIBCUDA_PATH to this folder",
         # Source: Triton's sources (build.py, driver.py).
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),

@@ -248,5 +248,5 @@ def rebuild_with_headers(context: RuleContext) -> Lines:
 
 KEYS = "/etc/pki/akmods/certs/public_key.der /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"
 """The keys with which akmods, dkms and Ubuntu sign modules. A machine has one of them."""
-ENROLL_KEY = f'sudo mokutil --import "$(sudo ls {KEYS} 2>/dev/null | head -n 1)"'
+ENROLL_KEY = f"sudo mokutil --import $(sudo ls {KEYS} 2>/dev/null)"
 """Asks the firmware to accept the key with which the modules are signed."""
