@@ -151,16 +151,13 @@ class GpuRun:
     @cached_property
     def memory(self) -> MemoryShare:
         """How full the GPU's memory was during the run."""
-        reported = [
-            (row.seconds, share)
-            for row in self.rows
-            if (share := row.gpu.memory_percent) is not None
-        ]
-        shares = [share for _, share in reported]
+        readings = [(row.seconds, row.gpu.memory_percent) for row in self.rows]
+        shares = [share for _, share in readings if share is not None]
         # Before its first work, a program loads its data, so growing memory is not a leak. A GPU
         # that never worked may still fill up.
         begin = self.parts.work.rows[0].seconds if self.parts.work else 0.0
-        since_begin = [share for seconds, share in reported if seconds >= begin]
+        later = (share for seconds, share in readings if seconds >= begin)
+        since_begin = [share for share in later if share is not None]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),

@@ -197,7 +197,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     if not present:
         return None
     memory = [or_zero(gpu.memory.p95) for gpu in present]
-    # The GPUs of one reading may have different jobs; the ranks of one job use as much memory.
+    # The GPUs of one reading may have different jobs; the ranks of one job use similar memory.
     if run.is_reading and max(memory) - min(memory) > marks.SIMILAR:
         return None
     works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}

@@ -37,6 +37,7 @@ PCIE_RATE = 4e9  # bytes/s over PCIe: more than batches of data need
 HANG_SECONDS = 40.0  # s: a stretch without progress is a hang if it is this long
 RESTING_CPU = 20.0  # % of a core, all processes together: below this, they are waiting
 FEW_SAMPLES = 10.0  # samples: a run with fewer says little
+SHORT_SECONDS = 5.0  # s: few samples of less than this show only a moment
 SPINNING_USE = 95.0  # %: a card that waits in a collective shows at least this utilisation
 POWER_DIFFERENCE = 30.0  # points: busy GPUs are uneven if their power shares differ by this
 SIMILAR = 10.0  # points: GPUs of one job differ by less in utilisation, power and memory

@@ -82,8 +82,9 @@ def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     # An unrecognised program counts as a training; one in an output of nvidia-smi has no kind.
     if judgement.cause not in UNKNOWN_CAUSES or run.kind not in ("training", ""):
         return ()
-    # Without a GPU that worked, there is nothing to improve.
-    if min((one.work.utilization for one in run.subjects), default=100.0) >= marks.LOW:
+    # If no GPU worked, there is nothing to improve, as with full utilisation.
+    lowest = min((subject.work.utilization for subject in run.subjects), default=100.0)
+    if lowest >= marks.LOW:
         return ()
     # Unknown memory counts as empty.
     has_room = all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in run.gpus)

@@ -81,9 +81,8 @@ def open_amdgpu(interval: float, system: System | None = None) -> Machine:
 
 def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
     """A sample of the card whose driver files are in this folder."""
-    sensor_folders = [
-        f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")
-    ]
+    hwmon = f"{folder}/hwmon"
+    sensor_folders = [f"{hwmon}/{entry}" for entry in list_or_empty(system, hwmon)]
 
     def sensor(unit: int, *files: str) -> float | None:
         """The value of the first of these sensor files that exists, because cards have different

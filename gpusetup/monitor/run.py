@@ -3,7 +3,6 @@ and each of them as the subject of a verdict. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
@@ -51,10 +50,11 @@ class WatchedRun:
 
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        # The names of the logs begin so (`smi_logs.py`).
+        # The names of the logs begin so, such as `nvidia-smi csv`; the live source is `nvidia-smi`.
         is_log = (about.source or "").startswith("nvidia-smi ")
-        self.is_reading = is_log and tally.samples < marks.LEAST_SAMPLES
-        """Whether a log of nvidia-smi shows only one or two moments."""
+        is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
+        self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
+        """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
         samples = tally.kept()
         self.gpus = gpu_runs(samples)
         self.rows = [Moment(NO_GPU, sample) for sample in samples]
@@ -104,31 +104,24 @@ class WatchedRun:
         works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
-    def gpus_of_its_job(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
-        """The working GPUs of the same job as this one: all of them if a command is watched,
-        otherwise those with the same model and program names."""
-        if self.command or self.ranks:
-            return self.at_work
-        return tuple(
-            one for one in self.at_work if one.name == gpu.name and one.programs == gpu.programs
-        )
-
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
         unusable = [gpu for gpu in self.gpus if gpu.was_occupied or gpu.only_draws or gpu.lost]
         return tuple(gpu for gpu in self.gpus if not gpu.worked and gpu not in unusable)
 
-    def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
-        """Whether these working GPUs look like ranks of one job: same model, and nearly the same
-        utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
-        have_one_model = len({gpu.name for gpu in gpus}) == 1
-        if len(gpus) < 2 or not have_one_model:
+    @cached_property
+    def looks_like_one_job(self) -> bool:
+        """Whether at least two GPUs worked, and they look like ranks of one job: same model, and
+        nearly the same utilisation, power and memory. Used if no command shows what belongs to a
+        job."""
+        has_one_model = len({gpu.name for gpu in self.at_work}) == 1
+        if len(self.at_work) < 2 or not has_one_model:
             return False
-        works = [gpu.judged for gpu in gpus if gpu.judged is not None]
+        works = [gpu.judged for gpu in self.at_work if gpu.judged is not None]
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
-        memory = [or_zero(gpu.memory.p95) for gpu in gpus]
+        memory = [or_zero(gpu.memory.p95) for gpu in self.at_work]
         return all(max(some) - min(some) <= marks.SIMILAR for some in (uses, power, memory))
 
 
@@ -140,8 +133,12 @@ class Subject:
 
     @cached_property
     def together(self) -> int:
-        """How many GPUs work on the same job."""
-        return len(self.run.gpus_of_its_job(self.gpu))
+        """How many GPUs work on the same job: all that work if a command is watched, otherwise
+        those with the same model and program names."""
+        if self.run.command or self.run.ranks:
+            return len(self.run.at_work)
+        job = (self.gpu.name, self.gpu.programs)
+        return len([gpu for gpu in self.run.at_work if (gpu.name, gpu.programs) == job])
 
     @cached_property
     def kind(self) -> str:
@@ -156,7 +153,7 @@ class Subject:
     @cached_property
     def foreign_holders(self) -> list[ProcessUse]:
         """The processes on this GPU that do not belong to the job: those that are more than the
-        command has, or else servers and notebooks, unless the job is one itself."""
+        command has on all GPUs, or else servers and notebooks, unless the job is one itself."""
         last = self.work.rows[-1]
         ranks = last.sample.tree.gpu_processes if last.sample.tree else None
         computing = [use for use in last.gpu.processes or () if not is_display(use)]

@@ -125,7 +125,7 @@ several = Sign(lambda s: s.together >= 2)
 has_ranks_or_held_gpus = several | Sign(
     lambda s: any(gpu.was_occupied and not gpu.worked for gpu in s.run.gpus)
 )
-similar_gpus = Sign(lambda s: s.run.look_like_ranks(s.run.gpus_of_its_job(s.gpu)))
+similar_gpus = Sign(lambda s: s.run.looks_like_one_job)
 has_ranks = Sign(lambda s: or_zero(s.run.ranks) > 1)
 # The rate counts both directions. A large model's gradients reach it, a small model's do not.
 nvlink_carries = Sign(lambda s: at_least(s.work.link_rate, marks.NVLINK_RATE))
@@ -182,9 +182,7 @@ def leaves_others_unused(subject: Subject) -> bool:
     run = subject.run
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else. A card of another model may only drive the display.
-    is_one_job = (
-        run.command is not None or len(run.at_work) == 1 or run.look_like_ranks(run.at_work)
-    )
+    is_one_job = run.command is not None or len(run.at_work) == 1 or run.looks_like_one_job
     same_model = subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
     return training(subject) and is_one_job and same_model
 
