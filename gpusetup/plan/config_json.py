@@ -80,7 +80,7 @@ LARGEST_SIZE = 10**9
 MOST_LAYERS = 10_000
 """More layers than any model has. Without this limit, a malicious config could fill the memory."""
 USUAL_CLASSES = 1000
-"""The number of classes of an image encoder if the config names none: that of ImageNet."""
+"""The number of classes of an image encoder: that of ImageNet."""
 
 
 class ModelConfig:
@@ -182,7 +182,7 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     without_towers = {key: part for key, part in values.items() if key not in TOWER_PARTS}
     shape = shape_of(text or without_towers, source)
     towers = 0
-    for part in filter(None, map(values.get, TOWER_PARTS)):
+    for part in map(values.get, TOWER_PARTS):
         if not isinstance(part, Mapping):
             continue
         config = ModelConfig(part, source)
@@ -302,10 +302,6 @@ def attention_of(config: ModelConfig) -> Attention:
         "head_dim", default=256 if "heads of 256" in config.family else hidden // heads
     )
     key_value_heads = config.get("num_key_value_heads", default=heads)
-    # Falcon's newer models also set `multi_query`, but have several key-value heads.
-    says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
-    if values.get("multi_query") and not says_count:
-        key_value_heads = 1
     query, key_value = heads * width, key_value_heads * width
     # A gate for the output has as many parameters as the query projection.
     queries = 3 if values.get("attn_output_gate") else 2
@@ -433,7 +429,7 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
 
 
 def encoder(config: ModelConfig) -> Shape:
-    """The shape of an encoder of texts (with two classes, as in fine-tuning) or of images (ViT,
+    """The shape of an encoder of texts (with a classifier, as in fine-tuning) or of images (ViT,
     DINOv2, SigLIP), whose patches count as tokens."""
     hidden, width = config.hidden, config.mlp_width
     # ModernBERT has gated MLPs, and rotary embeddings instead of a position table.
@@ -444,21 +440,19 @@ def encoder(config: ModelConfig) -> Shape:
     largest_unit, tokens, positions = layer, None, config.get("max_position_embeddings")
     if config.kind in ENCODERS:
         table = config.need("vocab_size")
-        largest_unit, classes = max(table * hidden, layer), 2
+        largest_unit = max(table * hidden, layer)
         # The weight and the bias of the norm after the embeddings are two more rows.
         rows = table + config.get("type_vocab_size") + 2 + (0 if is_modern else positions)
-        # The dense layer before the two classes, whose own few weights do not matter.
+        # The dense layer before the classes, whose own few weights do not matter.
         outside = rows * hidden + hidden * (hidden + 1)
     else:
         patch = config.need("patch_size")
         patches = (config.need("image_size") // patch) ** 2
-        labels = config.values.get("id2label")
-        classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
         tokens = patches + 1
         # The patch projection and the classifier with their biases, the last norm, and a vector for
         # each patch position, the class token and the mask token.
         inputs = patch * patch * config.get("num_channels", default=3) + 1
-        outside = hidden * (inputs + patches + 2 + 2) + classes * (hidden + 1)
+        outside = hidden * (inputs + patches + 2 + 2) + USUAL_CLASSES * (hidden + 1)
     layers = config.need("num_hidden_layers")
     parameters = outside + layers * layer
     return Shape(
@@ -476,7 +470,6 @@ def encoder(config: ModelConfig) -> Shape:
         gated=is_modern,
         rms_norm=False,
         dropout=config.kind in ENCODERS,
-        classes=classes,
         tokens=tokens,
         native_context=positions if config.kind in ENCODERS else None,
     )

@@ -55,8 +55,6 @@ class Shape(Frozen):
     head."""
     tower: int = 0
     """The number of parameters in an image or audio encoder in addition to the text model."""
-    classes: int = 0
-    """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
     """The number of tokens in a sample if the model fixes it: the patches of an image, or the
     windows of 30 seconds that Whisper reads, however long the text is that it writes."""

@@ -427,16 +427,12 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
     return logit_count(job, recipe) * (in_32_bits if is_32_bit else in_16_bits)
 
 
-def logit_count(job: TrainingJob, recipe: Recipe) -> float:
-    """The number of logits on the fullest GPU: tokens times vocabulary, or samples times classes
-    for a classifier."""
+def logit_count(job: TrainingJob, recipe: Recipe) -> int:
+    """The number of logits on the fullest GPU: tokens times vocabulary. The few outputs of a
+    classifier do not matter."""
+    count = job.shape.vocabulary * tokens(job, recipe)
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
-    return outputs(job, recipe) * (job.gpus if job.strategy == "dp" else 1)
-
-
-def outputs(job: TrainingJob, recipe: Recipe) -> int:
-    """The number of a model's outputs for one GPU's share of the batch."""
-    return job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
+    return count * job.gpus if job.strategy == "dp" else count
 
 
 # --- the moments of a step, and what belongs to no tensor of the model ----------------------------
@@ -670,7 +666,8 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    end_of_forward = activations(job, recipe) + 2 * outputs(job, recipe) * job.compute_bytes
+    outputs = job.shape.vocabulary * tokens(job, recipe)
+    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
     # The backward pass frees activations while it creates gradients, so the peak is the larger of
