@@ -177,8 +177,8 @@ def decide(job: TrainingJob, place: Place) -> Decision:
     for recipe in recipes:
         tried[recipe] = memory(job, recipe)
         # The recipes are sorted from fastest to slowest, so take the first that fits.
-        enough = tried[recipe].total <= place.capacity and host_holds(job, recipe, place)
-        if enough and longest_sequence_fits_budget(job, recipe.sp):
+        has_memory = tried[recipe].total <= place.capacity and host_holds(job, recipe, place)
+        if has_memory and longest_sequence_fits_budget(job, recipe.sp):
             chosen = recipe
             break
     # The cells of the measured table were measured on Linux with expandable segments and a free
