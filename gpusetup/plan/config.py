@@ -204,13 +204,13 @@ def length(reader: Reader, fields: Fields) -> Fields:
     # Trinity-RFT and verl set one length for prompt and answer together, or one for each of them.
     if trainer == "trinity" or reader.has_map("actor_rollout_ref"):
         tokens = total or sequence
-        has_answers = not total and bool(prompt or response)
+        adds_answer = not total and bool(prompt or response)
     else:
         tokens = sequence or total
         # Trainers such as TRL that generate answers apply their sequence length to the prompt.
         prompt = sequence or prompt
-        has_answers = method_of(reader) in GENERATING
-    if has_answers:
+        adds_answer = method_of(reader) in GENERATING
+    if adds_answer:
         prompt, response = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
         reader.assumed.append(
             f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
