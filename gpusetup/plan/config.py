@@ -169,16 +169,6 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     return {"lora": rank, "quantize": "nf4"} if method == "qlora" else {"lora": rank}
 
 
-def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
-    """The part of the model that the config freezes, and the embedding tables (for users, items and
-    the like) trained in addition to the model."""
-    tables: Fields = {"tables": tables_in(reader)}
-    part = frozen_in(reader, fields.get("model") or "")
-    # Adapters freeze the whole model anyway.
-    has_adapters = fields.get("lora") is not None
-    return tables if part is None or has_adapters else {**tables, "freeze": part}
-
-
 def quantised(reader: Reader, fields: Fields) -> Fields:
     """The format of a quantised, frozen base model, on which adapters are trained."""
     storage = fields.get("quantize")
@@ -214,13 +204,13 @@ def length(reader: Reader, fields: Fields) -> Fields:
     # Trinity-RFT and verl set one length for prompt and answer together, or one for each of them.
     if trainer == "trinity" or reader.has_map("actor_rollout_ref"):
         tokens = total or sequence
-        has_answers = not total and bool(prompt or response)
+        adds_answer = not total and bool(prompt or response)
     else:
         tokens = sequence or total
         # Trainers such as TRL that generate answers apply their sequence length to the prompt.
         prompt = sequence or prompt
-        has_answers = method_of(reader) in GENERATING
-    if has_answers:
+        adds_answer = method_of(reader) in GENERATING
+    if adds_answer:
         prompt, response = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
         reader.assumed.append(
             f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
@@ -363,8 +353,6 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     }
 
 
-MOST_NODES = 10_000
-"""More nodes than any training uses."""
 UNCOUNTED = {
     "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "replicas": "replicated",
 }  # fmt: skip
@@ -382,7 +370,7 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
             setting, _ = next(reader.all(role))
             raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
-    nodes = reader.number("nodes", MOST_NODES)
+    nodes = reader.number("nodes", LARGEST["gpus"])
     return {"gpus": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 
@@ -438,13 +426,12 @@ WHOLE_MODEL = frozenset((
 """Words for the whole model; if it is frozen, only the parts added to it are trained."""
 
 
-def frozen_in(reader: Reader, model: str) -> str | None:
-    """The part that a config freezes, as a text that `frozen_share` reads; None if it freezes
-    nothing.
-
-    `model` is the model's name, because a key may contain it: `freeze_gpt2` freezes gpt2-medium.
-    """
-    frozen: str | None = None
+def frozen(reader: Reader, fields: Fields) -> Fields:
+    """The part of the model that the config freezes, as a text that `frozen_share` reads; empty if
+    it freezes nothing, or if adapters are trained, which freeze the whole model anyway."""
+    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
+    model_letters = re.sub(r"[^a-z0-9]", "", (fields.get("model") or "").lower())
+    frozen_part: str | None = None
     for setting in reader.config.settings:
         name, text = name_of(setting.path), reader.text(setting) or ""
         switch = FREEZES.fullmatch(name) if text in TRUE else None
@@ -454,8 +441,7 @@ def frozen_in(reader: Reader, model: str) -> str | None:
         elif switch:
             # The group that matched is the part's name; `freeze: true` names none and means all.
             named = next(filter(None, switch.groups()), "")
-            letters = re.sub(r"[^a-z0-9]", "", named.lower())
-            is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
+            is_model = re.sub(r"[^a-z0-9]", "", named.lower()) in model_letters
             if words_of(named) & EMBEDDING_WORDS:
                 part = EMBEDDINGS
             elif is_model or words_of(named) & WHOLE_MODEL:
@@ -463,17 +449,19 @@ def frozen_in(reader: Reader, model: str) -> str | None:
         if part is not None:
             reader.note(setting, f"not trained: {part}")
             # The first frozen part counts, except that a later part replaces the embeddings.
-            frozen = part if frozen in (None, EMBEDDINGS) else frozen
-    return frozen
+            frozen_part = part if frozen_part in (None, EMBEDDINGS) else frozen_part
+    if frozen_part is None or fields.get("lora") is not None:
+        return {}
+    return {"freeze": frozen_part}
 
 
 LARGEST_TABLE = 10**9
 """More rows, or a wider row, than any embedding table has."""
 
 
-def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The embedding tables of users and of items that a config describes, all of one width. Their
-    settings are recorded as read."""
+def tables(reader: Reader, fields: Fields) -> Fields:
+    """The embedding tables of users and of items that are trained in addition to the model, all of
+    one width."""
     counts = [
         (setting, rows)
         for role in ("users", "items")
@@ -483,19 +471,19 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     # Without tables, a width belongs to something else, which plan does not understand.
     width = reader.number("embedding-dim", LARGEST_TABLE) if counts else None
     if width is None:
-        return ()
-    tables: list[EmbeddingTable] = []
+        return {}
+    found: list[EmbeddingTable] = []
     for setting, rows in counts:
         # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
         noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name_of(setting.path))
         table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
-        tables.append(table)
+        found.append(table)
         reader.note(setting, f"embedding table: {table.label}")
-    return tuple(tables)
+    return {"tables": tuple(found)}
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
-    model, adapters, frozen_and_tables, quantised, length, batch, checkpointing,
+    model, adapters, frozen, tables, quantised, length, batch, checkpointing,
     optimizer, precision, kernels, parallel, reinforcement,
 )  # fmt: skip
 """The functions that read a part of the config, in order: each gets the fields read before it."""

@@ -1,9 +1,9 @@
 """Reads a model's shape from any `config.json`, by four formulas of layers: dense, mixture of
 experts, state space (with linear attention) and encoder.
 
-It uses the keys that nearly all configs have in common. Biases and image projectors are not
-counted, since they are at most 1 % of the parameters. Layers of any other kind are refused by name,
-because a wrong count is worse than none.
+It uses the keys that nearly all configs have in common. Biases, a decoder's norms and positions,
+and image projectors are not counted, since they are at most 1 % of the parameters. Layers of any
+other kind are refused by name, because a wrong count is worse than none.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "apertus", "dots1", "flex_olmo", "gemma3", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe",
         "qwen3", "qwen3_moe",
     ),
-    "learned positions": ("gpt2", "gpt_bigcode", "gpt_neo", "opt"),
     "a tied head": (
         "bloom", "cohere", "cohere2", "exaone4", "falcon", "gemma", "gemma2", "gemma3",
         "gemma3n", "gpt2", "gpt_bigcode", "gpt_neo", "hunyuan_v1_dense", "mpt",
@@ -80,7 +79,7 @@ LARGEST_SIZE = 10**9
 MOST_LAYERS = 10_000
 """More layers than any model has. Without this limit, a malicious config could fill the memory."""
 USUAL_CLASSES = 1000
-"""The number of classes of an image encoder if the config names none: that of ImageNet."""
+"""The number of classes of an image encoder: that of ImageNet."""
 
 
 class ModelConfig:
@@ -151,7 +150,7 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
 
     >>> shape_of({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
     ...     "n_positions": 1024, "vocab_size": 50257, "layer_norm_epsilon": 1e-5}).parameters
-    124356096
+    123532032
     """
     text = next((values[key] for key in TEXT_PARTS if isinstance(values.get(key), Mapping)), None)
     if text or isinstance(values.get("vision_config"), Mapping):
@@ -182,7 +181,7 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     without_towers = {key: part for key, part in values.items() if key not in TOWER_PARTS}
     shape = shape_of(text or without_towers, source)
     towers = 0
-    for part in filter(None, map(values.get, TOWER_PARTS)):
+    for part in map(values.get, TOWER_PARTS):
         if not isinstance(part, Mapping):
             continue
         config = ModelConfig(part, source)
@@ -217,7 +216,8 @@ def decoder(config: ModelConfig) -> Shape:
         counts[LINEAR] = linear_attention(config)
     if STATE_SPACE in mixers:
         counts[STATE_SPACE] = state_space(config)
-    # LayerNorm rather than RMSNorm, by the family or the epsilon's key.
+    # LayerNorm rather than RMSNorm, by the family or the key of its epsilon (`layer_norm_eps`, but
+    # `rms_norm_eps`). ChatGLM has a switch `rmsnorm`.
     says_rms = config.has("rms") and values.get("rmsnorm", True)
     layer_norms = not says_rms and ("layer norms" in family or config.has("layer", "norm", "eps"))
     # Nearly all MLPs since Llama are gated (SwiGLU); those with LayerNorm and GELU, as in GPT-2's
@@ -226,24 +226,20 @@ def decoder(config: ModelConfig) -> Shape:
     gated = activation != "relu" and not (layer_norms and "gelu" in activation)
     gated = "a gate" in family or (gated and "no gate" not in family)
     mlp = mlp_of(config, 3 if gated else 2, len(mixers))
-    # A layer norm has a weight and a bias, and each layer has two norms.
-    norms = (4 if layer_norms else 2) * hidden
     # The family's default applies where configs leave the key out.
     tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
     vocabulary = config.need("vocab_size")
-    # Outside the layers: the embedding, perhaps a head, the last norm, learned positions.
-    outside = (vocabulary * (1 if tied else 2) + 1) * hidden
-    if "learned positions" in family:
-        outside += config.get("max_position_embeddings") * hidden
+    # Outside the layers: the embedding, and perhaps a head of its own.
+    outside = vocabulary * (1 if tied else 2) * hidden
     if "gemma3n" in config.kind or "gemma4" in config.kind:
         # Gemma 3n and 4 also have a small token embedding for each layer.
         width = config.get("hidden_size_per_layer_input")
         outside += config.get("vocab_size_per_layer_input") * width * len(mixers)
-    fixed = outside + sum(counts[mixer] for mixer in mixers)
-    fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
+    # All parameters but those of the experts.
+    fixed = outside + sum(counts[mixer] for mixer in mixers) + mlp.dense_layers * mlp.dense
     # FSDP gathers a whole layer, or the embedding if that is larger.
     largest_mlp = max(mlp.experts, mlp.dense if mlp.dense_layers else 0)
-    largest_layer = max(counts[mixer] for mixer in mixers) + norms + largest_mlp
+    largest_layer = max(counts[mixer] for mixer in mixers) + largest_mlp
     return Shape(
         name=config.name,
         kind=config.kind,
@@ -302,10 +298,6 @@ def attention_of(config: ModelConfig) -> Attention:
         "head_dim", default=256 if "heads of 256" in config.family else hidden // heads
     )
     key_value_heads = config.get("num_key_value_heads", default=heads)
-    # Falcon's newer models also set `multi_query`, but have several key-value heads.
-    says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
-    if values.get("multi_query") and not says_count:
-        key_value_heads = 1
     query, key_value = heads * width, key_value_heads * width
     # A gate for the output has as many parameters as the query projection.
     queries = 3 if values.get("attn_output_gate") else 2
@@ -313,15 +305,14 @@ def attention_of(config: ModelConfig) -> Attention:
 
 
 def linear_attention(config: ModelConfig) -> int:
-    """The parameters of one layer of Gated DeltaNet (Qwen3-Next, Qwen3.5): projections, two gates
-    and a short convolution."""
+    """The parameters of one layer of Gated DeltaNet (Qwen3-Next, Qwen3.5): its projections and two
+    gates. The short convolution does not matter."""
     value_heads = config.need("linear_num_value_heads")
     keys = config.need("linear_num_key_heads") * config.need("linear_key_head_dim")
     values = value_heads * config.need("linear_value_head_dim")
-    convolution = (2 * keys + values) * config.get("linear_conv_kernel_dim", default=4)
     # Values, their gate and the output have the same width; two more gates have one number per
     # head.
-    return config.hidden * (2 * keys + 3 * values + 2 * value_heads) + convolution
+    return config.hidden * (2 * keys + 3 * values + 2 * value_heads)
 
 
 def state_space(config: ModelConfig) -> int:
@@ -433,7 +424,7 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
 
 
 def encoder(config: ModelConfig) -> Shape:
-    """The shape of an encoder of texts (with two classes, as in fine-tuning) or of images (ViT,
+    """The shape of an encoder of texts (with a classifier, as in fine-tuning) or of images (ViT,
     DINOv2, SigLIP), whose patches count as tokens."""
     hidden, width = config.hidden, config.mlp_width
     # ModernBERT has gated MLPs, and rotary embeddings instead of a position table.
@@ -444,21 +435,19 @@ def encoder(config: ModelConfig) -> Shape:
     largest_unit, tokens, positions = layer, None, config.get("max_position_embeddings")
     if config.kind in ENCODERS:
         table = config.need("vocab_size")
-        largest_unit, classes = max(table * hidden, layer), 2
+        largest_unit = max(table * hidden, layer)
         # The weight and the bias of the norm after the embeddings are two more rows.
         rows = table + config.get("type_vocab_size") + 2 + (0 if is_modern else positions)
-        # The dense layer before the two classes, whose own few weights do not matter.
+        # The dense layer before the classes, whose own few weights do not matter.
         outside = rows * hidden + hidden * (hidden + 1)
     else:
         patch = config.need("patch_size")
         patches = (config.need("image_size") // patch) ** 2
-        labels = config.values.get("id2label")
-        classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
         tokens = patches + 1
         # The patch projection and the classifier with their biases, the last norm, and a vector for
         # each patch position, the class token and the mask token.
         inputs = patch * patch * config.get("num_channels", default=3) + 1
-        outside = hidden * (inputs + patches + 2 + 2) + classes * (hidden + 1)
+        outside = hidden * (inputs + patches + 2 + 2) + USUAL_CLASSES * (hidden + 1)
     layers = config.need("num_hidden_layers")
     parameters = outside + layers * layer
     return Shape(
@@ -476,7 +465,6 @@ def encoder(config: ModelConfig) -> Shape:
         gated=is_modern,
         rms_norm=False,
         dropout=config.kind in ENCODERS,
-        classes=classes,
         tokens=tokens,
         native_context=positions if config.kind in ENCODERS else None,
     )

@@ -177,8 +177,8 @@ def decide(job: TrainingJob, place: Place) -> Decision:
     for recipe in recipes:
         tried[recipe] = memory(job, recipe)
         # The recipes are sorted from fastest to slowest, so take the first that fits.
-        enough = tried[recipe].total <= place.capacity and host_holds(job, recipe, place)
-        if enough and longest_sequence_fits_budget(job, recipe.sp):
+        has_memory = tried[recipe].total <= place.capacity and host_holds(job, recipe, place)
+        if has_memory and longest_sequence_fits_budget(job, recipe.sp):
             chosen = recipe
             break
     # The cells of the measured table were measured on Linux with expandable segments and a free
@@ -424,8 +424,8 @@ def settings_that_save(decision: Decision, confidence: Confidence) -> list[Help]
         step, saved = with_option(name, fields), saved_gib(decision, replace(job, **fields), recipe)
         # A job that fits also fits with less memory, as surely as before.
         if saved > LEAST_GIB:
-            fitting = Help(step=step, saves_gib=saved, recipe=str(recipe), confidence=confidence)
-            steps.append(fitting)
+            change = Help(step=step, saves_gib=saved, recipe=str(recipe), confidence=confidence)
+            steps.append(change)
     return sorted(steps, key=lambda step: -step.saves_gib)
 
 
@@ -446,8 +446,8 @@ def changes_to_fit(
         if name in train_less:
             steps_with_adapters.add(step)
     # If no setting is enough on its own, several together may be.
-    is_enough = any(changed.fits for changed in settings.values())
-    sets = [] if is_enough else smallest_sets(job, place)
+    one_is_enough = any(changed.fits for changed in settings.values())
+    sets = [] if one_is_enough else smallest_sets(job, place)
     if sets:
         together, changed = sets[0]
         step = " and ".join(with_option(name, fields) for name, fields in together.items())
@@ -461,8 +461,9 @@ def changes_to_fit(
             kind: Literal["setting", "job"] = "setting" if step in settings else "job"
             recipe = str(changed.recipe) if changed.fits else None
             sure = confidence(changed) if changed.fits else None
-            help = Help(step=step, kind=kind, saves_gib=saved, recipe=recipe, confidence=sure)
-            steps.append(help)
+            change = Help(step=step, kind=kind, saves_gib=saved, recipe=recipe, confidence=sure)
+            steps.append(change)
+    # Adapters train less than the job does.
     steps.sort(
         key=lambda one: (one.recipe is None, one.step in steps_with_adapters, -one.saves_gib)
     )

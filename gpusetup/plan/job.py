@@ -13,8 +13,6 @@ ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families of text encoders, which read a whole text at once and are usually fine-tuned with a
 classifier."""
-TRANSLATORS = ("t5", "bart")
-"""Families with an encoder and a decoder, which turn one text into another."""
 
 
 class Shape(Frozen):
@@ -55,8 +53,6 @@ class Shape(Frozen):
     head."""
     tower: int = 0
     """The number of parameters in an image or audio encoder in addition to the text model."""
-    classes: int = 0
-    """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
     """The number of tokens in a sample if the model fixes it: the patches of an image, or the
     windows of 30 seconds that Whisper reads, however long the text is that it writes."""
@@ -75,8 +71,8 @@ class Shape(Frozen):
     @property
     def writes_text(self) -> bool:
         """Whether the model is a text decoder, for which trainers may fill a token budget;
-        encoder-decoder models are trained on separate samples."""
-        if self.tokens is not None or self.encoder or self.kind in TRANSLATORS:
+        encoder-decoder models (T5, BART) are trained on separate samples."""
+        if self.tokens is not None or self.encoder or self.kind in ("t5", "bart"):
             return False
         return self.vocabulary > 0
 

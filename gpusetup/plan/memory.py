@@ -427,16 +427,12 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
     return logit_count(job, recipe) * (in_32_bits if is_32_bit else in_16_bits)
 
 
-def logit_count(job: TrainingJob, recipe: Recipe) -> float:
-    """The number of logits on the fullest GPU: tokens times vocabulary, or samples times classes
-    for a classifier."""
+def logit_count(job: TrainingJob, recipe: Recipe) -> int:
+    """The number of logits on the fullest GPU: tokens times vocabulary. The few outputs of a
+    classifier do not matter."""
+    count = job.shape.vocabulary * tokens(job, recipe)
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
-    return outputs(job, recipe) * (job.gpus if job.strategy == "dp" else 1)
-
-
-def outputs(job: TrainingJob, recipe: Recipe) -> int:
-    """The number of a model's outputs for one GPU's share of the batch."""
-    return job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
+    return count * job.gpus if job.strategy == "dp" else count
 
 
 # --- the moments of a step, and what belongs to no tensor of the model ----------------------------
@@ -483,6 +479,10 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
 
 LOST_LOGIT = 1.667
 """Bytes of gaps per logit with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
+
+
+SHIFTED_LOGIT = 4.2
+"""Bytes per shifted logit: a float32 copy, and 5 % for the segment's rounding."""
 
 
 class Gaps(NamedTuple):
@@ -548,20 +548,16 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
 
 
 def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of memory segments for logits or their copies, which no other tensor reuses because
+    """The bytes of memory segments for copies of the logits, which no other tensor reuses because
     none has the same size."""
+    # Only transformers before 4.49 copies the shifted logits, and a single sample is shifted as a
+    # view, without a copy.
+    if job.loss != "eager-old" or samples(job, recipe) == 1:
+        return 0.0
     # Expandable segments take any size, and gathered units reuse idle segments.
     if recipe.env or job.gathers:
         return 0.0
-    bytes_per_logit = 0.0
-    # Old transformers copy the shifted logits in float32 (4 bytes, and 5 % for the segment's
-    # rounding); a single sample is shifted as a view, without a copy.
-    if job.loss == "eager-old" and samples(job, recipe) > 1:
-        bytes_per_logit += 4.2
-    # Current transformers versions keep one more copy of 16-bit logits, in 16 bits.
-    if job.loss == "hf" and job.compute_bytes < 4:
-        bytes_per_logit += job.compute_bytes
-    return logit_count(job, recipe) * bytes_per_logit
+    return logit_count(job, recipe) * SHIFTED_LOGIT
 
 
 # --- the terms ------------------------------------------------------------------------------------
@@ -642,7 +638,7 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     counted = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     moments = WHOLE_RUN if job.engine_bytes else IN_STEP
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    unused = gaps(job, recipe, transient)
+    allocator_gaps = gaps(job, recipe, transient)
 
     def needed(moment: Moment, *parts: Part) -> float:
         """The bytes of these parts at one moment."""
@@ -653,10 +649,10 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
         states=needed(highest, "states"),
         checkpoints=needed(highest, "checkpoints"),
         logits=needed(highest, "logits"),
-        fragmentation=unused.staying,
+        fragmentation=allocator_gaps.staying,
         other=needed(highest, "other"),
         runtime=runtime(job, recipe),
-        cached=unused.given_back,
+        cached=allocator_gaps.given_back,
         host=host_bytes(job, recipe),
     )
 
@@ -670,7 +666,8 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    end_of_forward = activations(job, recipe) + 2 * outputs(job, recipe) * job.compute_bytes
+    outputs = job.shape.vocabulary * tokens(job, recipe)
+    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
     # The backward pass frees activations while it creates gradients, so the peak is the larger of

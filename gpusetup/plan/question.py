@@ -161,7 +161,7 @@ ALL, EMBEDDINGS = "all", "embeddings"
 
 
 def frozen_share(what: str, shape: Shape) -> float:
-    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `frozen_in`
+    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `config.frozen`
     gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
     Raises UsageError if the model has fewer layers.
 

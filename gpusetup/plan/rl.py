@@ -118,6 +118,7 @@ def method_of(reader: Reader) -> str | None:
             reader.note(setting, f"the method of training: {text}")
             if method in SUPERVISED:
                 return None
+            # GAE is PPO's estimate of advantages, by which verl names PPO.
             return "ppo" if method == "gae" else method
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`

@@ -174,13 +174,14 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     row = trainer_table().writes.get(trainer or "")
     if row is None or trainer is None or not decision.fits:
         return None
-    values = facts(decision.job, decision.recipe)
-    with_key, recipe = row.keys.values(), decision.recipe
-    needed = {
+    job, recipe = decision.job, decision.recipe
+    values, with_key = facts(job, recipe), set(row.keys.values())
+    without_key = {
         "CPU offload of the parameters": recipe.offload and "offload" not in with_key,
         f"sequence parallelism over {recipe.sp} GPUs": recipe.sp > 1 and "sp" not in with_key,
-        "CPU offload of the optimizer": decision.job.offload_optimizer,
-        "CPU offload of checkpoints": decision.job.offload_checkpoints
+        # No trainer in the table has a key for it.
+        "CPU offload of the optimizer": job.offload_optimizer,
+        "CPU offload of checkpoints": job.offload_checkpoints
         and "offloads checkpoints" not in with_key,
     }
     # None leaves a key out.
@@ -189,14 +190,14 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
         trainer=trainer,
         title=row.title,
         text=written(settings, row.format),
-        missing=tuple(setting for setting, is_missing in needed.items() if is_missing),
+        missing=tuple(setting for setting, is_missing in without_key.items() if is_missing),
     )
 
 
 def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     """Every fact that a trainer's key may get, by its name in `trainers.json`; None for one that
     does not hold."""
-    half = job.amp or job.dtype
+    computing = job.amp or job.dtype
     has_adapters = job.lora is not None
     four_bits = job.quantize in ("nf4", "nf4-dq")
     scales = job.quantize == "nf4-dq"
@@ -210,8 +211,8 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     switches = {
         "autocast bf16": job.amp == "bf16",
         "autocast fp16": job.amp == "fp16",
-        "half bf16": half == "bf16",
-        "half fp16": half == "fp16",
+        "half bf16": computing == "bf16",
+        "half fp16": computing == "fp16",
         "pure bf16": not has_adapters and job.dtype == "bf16" and not job.amp,
         "compiled": job.compile,
         "fused kernels": job.fused_kernels,

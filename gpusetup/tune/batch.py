@@ -95,6 +95,7 @@ def judge(
     weights = job.shape.parameters * (job.stored_bytes or BYTES["bf16"]) / GIB
     if may_be_sharded or job.shards_parameters:
         weights /= job.gpus
+    # Within the estimate's error of the limit it stays close.
     verdict: Literal["clear", "close", "too much"] = "close"
     if needed > capacity * (1 + near):
         verdict = "too much"
