@@ -180,7 +180,7 @@ CAUSES = (
         means="Usually an update replaced the driver's packages while the old kernel module "
         "stayed loaded.",
         text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that "
-        "uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
+        "uses the GPU (also nvidia-persistenced and the desktop), then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
         "sudo modprobe nvidia`. If other people use this machine, tell them first. If "
         "nvidia-smi fails only in a container, restart the container, and keep driver packages out "
         "of its image. If a reboot changes nothing, reinstall the driver",
