@@ -172,14 +172,14 @@ def run(options: Question, out: Console) -> Reply:
             raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
         options = options.replaced(gpu=name, gpus=count)
     if options.cells:
-        return run_cells(Path(options.cells), out, predict=options.predict)
+        return run_cells(Path(options.cells), predict=options.predict)
     plan = answer(request_of(options, out))
     return Reply(plan, plan_text, 0 if plan.fits else 1)
 
 
-def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
-    """Plan every row of a CSV file, and report the rows that fail. Raises BadInput if all of them
-    fail."""
+def run_cells(file: Path, *, predict: bool) -> Reply:
+    """Plan every row of a CSV file; a row that fails has its error in the document. Raises BadInput
+    if all rows fail."""
     try:
         cells = tuple(plans(file, load_catalog().gpus, predict=predict))
     except csv.Error as problem:
@@ -187,9 +187,6 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     errors = [cell.error for cell in cells if cell.error]
     if errors and len(errors) == len(cells):
         raise BadInput(f"{file}: no row can be answered; {errors[0]}")
-    if errors:
-        counted = f"{len(errors)} of {len(cells)} rows"
-        out.talk(f"{file}: {counted} could not be answered; the first: {errors[0]}")
     return Reply(PlanCellsAnswer(cells=cells))
 
 
