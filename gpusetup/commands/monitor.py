@@ -115,7 +115,7 @@ def _watch(question: Question, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import ProcessTree, or_none
     from gpusetup.monitor.session import watch
-    from gpusetup.monitor.sources import PATIENCE_SECONDS, VARIABLE, named_gpus, visible_gpus
+    from gpusetup.monitor.sources import PATIENCE_SECONDS
     from gpusetup.monitor.summary import UNJUDGED
 
     # Open the process first, so that an error for a process that does not exist comes without a
@@ -127,14 +127,7 @@ def _watch(question: Question, out: Console) -> Reply:
     with ExitStack() as stack:
         source = _best_source(nvml, question, out)
         stack.callback(source.close)
-        gpus = source.first.gpus if source.first else ()
-        variable = os.environ.get(VARIABLE)
-        if question.gpu:
-            source.watched = named_gpus(question.gpu, gpus)
-        elif variable is not None and gpus:
-            pci_order = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-            source.watched, sentence = visible_gpus(variable, gpus, pci_order=pci_order)
-            out.talk(sentence)
+        _choose_gpus(source, question.gpu, out)
         if question.once:
             return _once(source, question)
         recording = stack.enter_context(Recording(out))
@@ -157,12 +150,13 @@ def _watch(question: Question, out: Console) -> Reply:
             recording.take(samples(process))
         command = process.command() if process else None
         recording.finish(replace(about, command=command))
-        return Reply()  # `finish` has already printed the summary
+        # `finish` has already printed the summary.
+        return Reply()
 
 
 def _best_source(nvml: StreamingChild, question: Question, out: Console) -> SampleSource:
     """The best source of samples: NVML, nvidia-smi, amdgpu's files, or the machine without a GPU.
-    If it is not NVML, its `not_watched` says why, and so does the first line on the screen.
+    If it is not NVML, its `not_watched` says why, and the summary shows it.
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
@@ -181,10 +175,6 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
             reasons.append(str(problem))
         else:
             source.not_watched = "; ".join(reasons)
-            out.talk(
-                f"Watching the GPUs with {source.name}, which tells neither their processes nor "
-                f"their links ({source.not_watched})"
-            )
             return source
     if question.gpu:
         # The third reason is about GPUs from AMD.
@@ -198,6 +188,21 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
         f"({source.not_watched}); `gpusetup doctor` names the cause"
     )
     return source
+
+
+def _choose_gpus(source: SampleSource, named: tuple[str, ...], out: Console) -> None:
+    """Watch only the named GPUs or, if none is named, those that CUDA_VISIBLE_DEVICES allows."""
+    from gpusetup.monitor.sources import VARIABLE, named_gpus, visible_gpus
+
+    # The machine without a GPU has no first sample.
+    gpus = source.first.gpus if source.first else ()
+    variable = os.environ.get(VARIABLE)
+    if named:
+        source.watched = named_gpus(named, gpus)
+    elif variable is not None and gpus:
+        pci_order = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        source.watched, sentence = visible_gpus(variable, gpus, pci_order=pci_order)
+        out.talk(sentence)
 
 
 Samples = Callable[..., "Iterator[Sample]"]

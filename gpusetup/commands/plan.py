@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,7 @@ from gpusetup.commands.reply import Reply
 from gpusetup.configs.config import read_config
 from gpusetup.configs.keys import named
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.documents import PlanCellsAnswer
+from gpusetup.model.documents import ConfigRead, PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer, plans
@@ -172,14 +173,14 @@ def run(options: Question, out: Console) -> Reply:
             raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
         options = options.replaced(gpu=name, gpus=count)
     if options.cells:
-        return run_cells(Path(options.cells), out, predict=options.predict)
+        return run_cells(Path(options.cells), predict=options.predict)
     plan = answer(request_of(options, out))
     return Reply(plan, plan_text, 0 if plan.fits else 1)
 
 
-def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
-    """Plan every row of a CSV file, and report the rows that fail. Raises BadInput if all of them
-    fail."""
+def run_cells(file: Path, *, predict: bool) -> Reply:
+    """Plan every row of a CSV file; a row that fails has its error in the document. Raises BadInput
+    if all rows fail."""
     try:
         cells = tuple(plans(file, load_catalog().gpus, predict=predict))
     except csv.Error as problem:
@@ -187,9 +188,6 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     errors = [cell.error for cell in cells if cell.error]
     if errors and len(errors) == len(cells):
         raise BadInput(f"{file}: no row can be answered; {errors[0]}")
-    if errors:
-        counted = f"{len(errors)} of {len(cells)} rows"
-        out.talk(f"{file}: {counted} could not be answered; the first: {errors[0]}")
     return Reply(PlanCellsAnswer(cells=cells))
 
 
@@ -237,18 +235,22 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
-        hints = [line for line in from_config.read.assumed if "variable" in line]
-        for key in from_config.read.not_understood:
-            if "model" in key.key.split("."):
-                hints.append(f"line {key.line}: plan reads no model from `{key.key}: {key.value}`")
-        hints.append(
-            "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
-        )
-        raise UsageError(f"{file} names no model that plan can read", hint="\n".join(hints))
+        hint = "\n".join(_how_to_name_a_model(from_config.read))
+        raise UsageError(f"{file} names no model that plan can read", hint=hint)
     # A batch that is named or searched for replaces the config's.
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
     return replace(from_config, question=question)
+
+
+def _how_to_name_a_model(read: ConfigRead) -> Iterator[str]:
+    """Yields why a config names no model, as far as this is known, and the options that do."""
+    # "model.path takes the variable MODEL_PATH, which is not set: ..."
+    yield from (sentence for sentence in read.assumed if "variable" in sentence)
+    for key in read.not_understood:
+        if "model" in key.key.split("."):
+            yield f"line {key.line}: plan reads no model from `{key.key}: {key.value}`"
+    yield "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
 
 
 def place_of_options(options: Question, out: Console) -> Place:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import refresh_catalog
 from index_server import build_wheel, index_server
 
 from gpusetup.catalog.file import read_catalog
@@ -24,24 +25,13 @@ def refresh(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
 
 
-@pytest.fixture
-def script():  # type: ignore[no-untyped-def]
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import refresh_catalog
-
-        yield refresh_catalog
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
-
-
 @pytest.mark.parametrize("file", (DATA, FACTS), ids=lambda file: file.stem)
-def test_the_data_is_written_as_the_script_writes_it(script, file: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_data_is_written_as_the_script_writes_it(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    assert script.written(json.loads(text)) == text
+    assert refresh_catalog.written(json.loads(text)) == text
 
 
-def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) -> None:  # type: ignore[no-untyped-def]
+def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path) -> None:
     tag = "cp311-cp311-manylinux_2_28_x86_64"
     with index_server(tmp_path / "index") as index:
         for version in ("2.15.0+cu130", "2.99.0+cu130"):
@@ -55,5 +45,5 @@ def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) ->
     assert '"on": "linux-x86_64", "pythons": "3.11", "glibc": "2.28"' in platform
     last = [b for b in read_catalog(DATA.read_bytes()).builds if b.backend == "cu130"]
     newest = [b for b in last if (b.os, b.machine, b.channel) == ("linux", "x86_64", "pytorch")][-1]
-    kernels = f'"arch": "{" ".join(script.arch_list(newest.kernels, newest.ptx))}"'
+    kernels = f'"arch": "{" ".join(refresh_catalog.arch_list(newest.kernels, newest.ptx))}"'
     assert f'"backend": "cu130", {kernels}, "status": "inferred"' in build

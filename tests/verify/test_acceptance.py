@@ -14,9 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, **environment}
-    tests = "scripts/acceptance/test_readings.py"
-    argv = (sys.executable, "-m", "pytest", tests, "--out", str(out), "--device", "cpu")
+    tests = ("scripts/acceptance/test_readings.py", "--out", str(out), "--device", "cpu")
+    argv, env = (sys.executable, "-m", "pytest", *tests), {**os.environ, **environment}
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, env=env, cwd=ROOT)
 
 
