@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Tuple
 Answer = Dict[str, Any]
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 OUTPUT = {"descriptor": 1}
+"""Where `say` writes."""
 MOST_DEVICES = 256
 NOT_PLAUSIBLE = -1
 """Our own error code, in addition to the driver's: the call succeeded, but its answer is
@@ -59,9 +60,6 @@ def is_plausible(name: str, value: Any) -> bool:
 def separate_output(to: int | None = None) -> None:
     """Let only `say` write results from now on; text that libraries print goes to the descriptor
     `to`, or nowhere."""
-    # The output is separated already.
-    if OUTPUT["descriptor"] != 1:
-        return
     OUTPUT["descriptor"] = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY) if to is None else to, 1)
 
@@ -99,7 +97,7 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
 
 
 def cuda_version(number: int) -> str | None:
-    """CUDA's number for a version, as text.
+    """CUDA's number for a version (1000 for each major, 10 for each minor version), as text.
 
     >>> cuda_version(13000)
     '13.0'
