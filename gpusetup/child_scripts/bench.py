@@ -318,19 +318,16 @@ def description(problem: BaseException) -> str:
         return "%s\nhint: %s" % (text, NEEDS_LOSS)
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
-    # Our own errors need no class name, because their messages are complete and contain a hint.
-    kind = type(problem)
-    is_ours = kind.__module__.startswith("gpusetup.") or isinstance(problem, steps.NoSuchFunction)
-    return text if is_ours else "%s: %s" % (kind.__name__, text)
+    # Our own error needs no class name, because its message is complete.
+    if isinstance(problem, steps.NoSuchFunction):
+        return text
+    return "%s: %s" % (type(problem).__name__, text)
 
 
 LEFT_BYTES = 64 << 20
 """How many bytes a trial may leave behind in a process that runs the next one: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
 size."""
-BYTES_AFTER_FIRST: List[int] = []
-"""The host memory of this process after its first trial, once that is read: torch and the user's
-code, which stay."""
 
 
 def answer_request(request: Answer) -> Answer:
@@ -350,8 +347,8 @@ def answer_request(request: Answer) -> Answer:
 
 
 def left_bytes(request: Answer) -> float:
-    """Free the last trial's memory. Returns how many bytes of it are left, infinity if
-    unknown."""
+    """Free the last trial's memory. Returns how many bytes of it are left on the GPU, infinity if
+    unknown. On the CPU, bytes that are left only make the next sizes seem larger."""
     gc.collect()
     if request.get("device") != "cpu" and torch.cuda.is_available():
         try:
@@ -364,12 +361,7 @@ def left_bytes(request: Answer) -> float:
         import ctypes
 
         ctypes.CDLL(None).malloc_trim(0)
-    resident = trial_memory.process_memory("VmRSS")
-    if resident is None:
-        return math.inf
-    if not BYTES_AFTER_FIRST:
-        BYTES_AFTER_FIRST.append(resident)
-    return float(resident - BYTES_AFTER_FIRST[0])
+    return 0
 
 
 def serve() -> None:

@@ -16,7 +16,6 @@ Answer = Dict[str, Any]
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 OUTPUT = {"descriptor": 1}
 """Where `say` writes."""
-MOST_DEVICES = 256
 NOT_PLAUSIBLE = -1
 """Our own error code, in addition to the driver's: the call succeeded, but its answer is
 impossible."""
@@ -104,13 +103,6 @@ def cuda_version(number: int) -> str | None:
     """
     # A driver that does not know a version returns 0.
     return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
-
-
-def plausible_count(count: int) -> int:
-    """The number of GPUs that a driver reports. Raises NotPlausible if there are too many."""
-    if count > MOST_DEVICES:
-        raise NotPlausible("%d GPUs are more than a machine has" % count)
-    return count
 
 
 def read_device(

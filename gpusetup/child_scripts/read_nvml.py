@@ -52,7 +52,7 @@ def devices(nvml: Any) -> list[Answer]:
         return nvml, handle
 
     devices: list[Answer] = []
-    for index in range(driver_answers.plausible_count(nvml.nvmlDeviceGetCount())):
+    for index in range(nvml.nvmlDeviceGetCount()):
         device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
         device["lost"] = any(problem["code"] == LOST_CODE for problem in device["problems"])
         devices.append(device)
@@ -222,12 +222,9 @@ def sample(every: float, count: int = 0) -> Any:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
-        count_of_gpus = driver_answers.plausible_count(nvml.nvmlDeviceGetCount())
-        gpus = [sampled_gpu(nvml, index) for index in range(count_of_gpus)]
+        gpus = [sampled_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as problem:
         return say({"init": problem.value, "message": str(problem)})
-    except driver_answers.NotPlausible as problem:
-        return say({"init": None, "message": "not plausible: %s" % problem})
     return print_samples(nvml, gpus, every, count)
 
 
