@@ -5,7 +5,7 @@ and each line of standard output is its answer (what the user's code prints goes
 After an answer with `"spent": true`, the next request needs a new process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "pickle": path | null,
-     "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
+     "batch": 32, "steps": 12, "device": "auto|cpu|cuda",
      "amp": "bf16|fp16" | null, "compile": false,
      "memory_limit_bytes": null, "mode": "steps|devices", "seconds": 60,
      "timed": true, "loaded": false, "workers": 4 | null}
@@ -78,24 +78,23 @@ class SettingTrial:
     """A trial of one setting, ready to run steps."""
 
     def __init__(self, request: Answer) -> None:
-        random.seed(0)  # the same weights and samples in every trial
+        # Every trial has the same weights and samples.
+        random.seed(0)
         torch.manual_seed(0)
         self.device = trial_memory.device_of(request)
         self.batch_size: int = request["batch"]
         code = request.get("code")
         function = steps.function_named(code) if code else saved_job(request["pickle"])
+        # This also limits the memory, so it comes before the user's function allocates any.
         self.memory = trial_memory.memory_of(self.device, request)
-        self.job = job = steps.job_for(function, self.batch_size)
-        model = job.model.to(self.device).train()
-        steps.create_optimizer(job)
-        job.batch = self.moved(job.batch)
-        job.model = torch.compile(model) if request.get("compile") else model
-        kind, amp = self.device.partition(":")[0], request.get("amp")
-        self.cast = steps.autocast(kind, amp)
-        # Scale the loss, because in fp16 small gradients would become 0. The initial scale is
-        # small, because a step that is skipped for an overflow leaves the optimizer without states.
-        is_scaled = amp == "fp16" and kind == "cuda"
-        self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if is_scaled else None
+        self.job = steps.job_for(function, self.batch_size)
+        model = self.job.model.to(self.device).train()
+        steps.create_optimizer(self.job)
+        self.job.model = torch.compile(model) if request.get("compile") else model
+        self.job.batch = self.moved(self.job.batch)
+        device_type, amp = self.device.partition(":")[0], request.get("amp")
+        self.cast = steps.autocast(device_type, amp)
+        self.scaler = loss_scaler() if amp == "fp16" and device_type == "cuda" else None
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
         """The batches that the steps train on, one after the other; if None, all steps train on the
@@ -169,16 +168,25 @@ class SettingTrial:
         return {"workers": workers, "dataset_length": steps.length_of(dataset)}
 
 
+def loss_scaler() -> Any:
+    """Scales the loss, because in fp16 small gradients would become 0.
+
+    The initial scale is small, because a step that is skipped for an overflow leaves the optimizer
+    without states.
+    """
+    return torch.amp.GradScaler("cuda", init_scale=256.0)
+
+
 def run_steps(request: Answer) -> Answer:
-    """Run warm-up steps, then steps whose memory is measured until it is steady, and then steps
+    """Run a step to warm up, then steps whose memory is measured until it is steady, and then steps
     that are timed.
 
     Without `timed`, the speed comes from the measured steps, which wait after each phase. With
     `loaded`, the timed steps take their batches from the job's data set, if it has one.
     """
     trial = SettingTrial(request)
-    for _ in range(request.get("warm", 1)):
-        trial.step()
+    # The first step loads kernels, and creates the optimizer's states.
+    trial.step()
     memory = trial.memory
     most_seconds = float(request.get("seconds") or 60)
     ends = time.monotonic() + most_seconds
@@ -310,19 +318,16 @@ def description(problem: BaseException) -> str:
         return "%s\nhint: %s" % (text, NEEDS_LOSS)
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
-    # Our own errors need no class name, because their messages are complete and contain a hint.
-    kind = type(problem)
-    is_ours = kind.__module__.startswith("gpusetup.") or isinstance(problem, steps.NoSuchFunction)
-    return text if is_ours else "%s: %s" % (kind.__name__, text)
+    # Our own error needs no class name, because its message is complete.
+    if isinstance(problem, steps.NoSuchFunction):
+        return text
+    return "%s: %s" % (type(problem).__name__, text)
 
 
 LEFT_BYTES = 64 << 20
 """How many bytes a trial may leave behind in a process that runs the next one: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
 size."""
-BYTES_AFTER_FIRST: List[int] = []
-"""The host memory of this process after its first trial, once that is read: torch and the user's
-code, which stay."""
 
 
 def answer_request(request: Answer) -> Answer:
@@ -342,8 +347,8 @@ def answer_request(request: Answer) -> Answer:
 
 
 def left_bytes(request: Answer) -> float:
-    """Free the last trial's memory. Returns how many bytes of it are left, infinity if
-    unknown."""
+    """Free the last trial's memory. Returns how many bytes of it are left on the GPU, infinity if
+    unknown. On the CPU, bytes that are left only make the next sizes seem larger."""
     gc.collect()
     if request.get("device") != "cpu" and torch.cuda.is_available():
         try:
@@ -356,12 +361,7 @@ def left_bytes(request: Answer) -> float:
         import ctypes
 
         ctypes.CDLL(None).malloc_trim(0)
-    resident = trial_memory.process_memory("VmRSS")
-    if resident is None:
-        return math.inf
-    if not BYTES_AFTER_FIRST:
-        BYTES_AFTER_FIRST.append(resident)
-    return float(resident - BYTES_AFTER_FIRST[0])
+    return 0
 
 
 def serve() -> None:

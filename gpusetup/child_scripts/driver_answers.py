@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Tuple
 Answer = Dict[str, Any]
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 OUTPUT = {"descriptor": 1}
-MOST_DEVICES = 256
+"""Where `say` writes."""
 NOT_PLAUSIBLE = -1
 """Our own error code, in addition to the driver's: the call succeeded, but its answer is
 impossible."""
@@ -59,9 +59,6 @@ def is_plausible(name: str, value: Any) -> bool:
 def separate_output(to: int | None = None) -> None:
     """Let only `say` write results from now on; text that libraries print goes to the descriptor
     `to`, or nowhere."""
-    # The output is separated already.
-    if OUTPUT["descriptor"] != 1:
-        return
     OUTPUT["descriptor"] = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY) if to is None else to, 1)
 
@@ -99,20 +96,13 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
 
 
 def cuda_version(number: int) -> str | None:
-    """CUDA's number for a version, as text.
+    """CUDA's number for a version (1000 for each major, 10 for each minor version), as text.
 
     >>> cuda_version(13000)
     '13.0'
     """
     # A driver that does not know a version returns 0.
     return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
-
-
-def plausible_count(count: int) -> int:
-    """The number of GPUs that a driver reports. Raises NotPlausible if there are too many."""
-    if count > MOST_DEVICES:
-        raise NotPlausible("%d GPUs are more than a machine has" % count)
-    return count
 
 
 def read_device(

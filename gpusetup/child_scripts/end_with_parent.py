@@ -13,7 +13,10 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
 PARENT_HAS_GONE = 75
+NOT_FOUND = 127
+"""The exit code that a shell returns if a program does not exist."""
 
 
 def main(lock: str, parent: int, argv: list[str]) -> None:
@@ -35,7 +38,7 @@ def main(lock: str, parent: int, argv: list[str]) -> None:
         os.execvp(argv[0], argv)
     except OSError as problem:
         sys.stderr.write("error: %s: %s\n" % (argv[0], problem.strerror))
-        sys.exit(127)
+        sys.exit(NOT_FOUND)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,14 @@ NOT_AVAILABLE = 1 << 62
 """If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
 set. Every number from this one on therefore means unknown."""
 MOST_PROCESSES = 64
+LONGEST_NAME = 64
+"""The most characters of a name or version that we keep."""
+GPU_SENSOR = 0
+SM_CLOCK = 1
+UNCORRECTED, VOLATILE = 1, 0
+RETIREMENT_CAUSES = (0, 1)
+"""NVML's numbers for a temperature sensor, a clock, ECC errors since the driver was loaded, and the
+causes for which memory pages were retired (nvml.h)."""
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
@@ -106,6 +114,11 @@ def fabric_state(nvml: Any, handle: Any) -> str | None:
     return FABRIC_STATES.get(info.state)
 
 
+def retired_pages(nvml: Any, handle: Any) -> int:
+    """The number of retired memory pages, for all causes."""
+    return sum(len(nvml.nvmlDeviceGetRetiredPages(handle, cause)) for cause in RETIREMENT_CAUSES)
+
+
 def nvlinks_active(nvml: Any, handle: Any) -> int:
     """The number of active NVLinks, up to the first link that this GPU does not have."""
     active: list[bool] = []
@@ -161,7 +174,7 @@ def program_name(nvml: Any, pid: int) -> str | None:
     # On Windows the command is a path, which may contain spaces; elsewhere, arguments may follow
     # the path.
     path = command if command.lower().endswith(".exe") else command.split(" ")[0]
-    return path.rpartition("/")[2][:64] or None
+    return path.rpartition("/")[2][:LONGEST_NAME] or None
 
 
 def memory_used(nvml: Any, handle: Any) -> int:
@@ -201,24 +214,23 @@ FIELDS: Fields = (
     ("mig_instances", mig_instances),
     ("compute_mode", call_field("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
     ("ecc_enabled", call_field("nvmlDeviceGetCurrentEccMode", of=bool)),
-    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", 1, 0)),  # (uncorrected, volatile)
+    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE)),
+    # Remapped rows are (corrected, uncorrected, whether one is pending, whether one failed).
     (
         "retired_pending",  # rows since Ampere, pages up to Volta
         first_answer(
-            call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[2])),
+            call_field("nvmlDeviceGetRemappedRows", of=lambda rows: bool(rows[2])),
             call_field("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
         ),
     ),
-    ("remap_failed", call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[3]))),
-    ("temperature_celsius", call_field("nvmlDeviceGetTemperature", 0)),
+    ("remap_failed", call_field("nvmlDeviceGetRemappedRows", of=lambda rows: bool(rows[3]))),
+    ("temperature_celsius", call_field("nvmlDeviceGetTemperature", GPU_SENSOR)),
     ("power_watts", call_field("nvmlDeviceGetPowerUsage", of=from_milli)),
     ("power_limit_watts", call_field("nvmlDeviceGetEnforcedPowerLimit", of=from_milli)),
+    # Drivers before 535 know only this older name of the call, and newer ones know it too.
     (
-        "throttle_reasons",  # drivers before 535 only know this older name
-        first_answer(
-            call_field("nvmlDeviceGetCurrentClocksEventReasons", of=throttle_reasons),
-            call_field("nvmlDeviceGetCurrentClocksThrottleReasons", of=throttle_reasons),
-        ),
+        "throttle_reasons",
+        call_field("nvmlDeviceGetCurrentClocksThrottleReasons", of=throttle_reasons),
     ),
     ("utilization_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("gpu"))),
     ("pcie_generation", call_field("nvmlDeviceGetCurrPcieLinkGeneration")),
@@ -227,7 +239,7 @@ FIELDS: Fields = (
     ("pcie_width_max", call_field("nvmlDeviceGetMaxPcieLinkWidth")),
     ("virtualization", call_field("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
     ("fabric_state", fabric_state),
-    ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
+    ("retired_pages", retired_pages),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (
         "power_limit_default_watts",
@@ -236,8 +248,8 @@ FIELDS: Fields = (
     ("recovery_action", recovery_action),
     ("nvlinks_active", nvlinks_active),
     ("processes", processes),
-    ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 1)),
-    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:64])),
+    ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", SM_CLOCK)),
+    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:LONGEST_NAME])),
 )
 """The names are the fields of `gpusetup.model.machine.Gpu`."""
 
@@ -286,12 +298,9 @@ EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")
 take seconds."""
 EVERY_SAMPLE: Fields = (
     *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
-    ("memory_busy_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
-    ("clock_sm_mhz", call_field("nvmlDeviceGetClockInfo", 1)),
-    ("counters", link_counters),
-)
-EVERY_HALF_MINUTE: Fields = (
     *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
     ("pcie_limit_bytes_per_second", pcie_limit),
+    ("memory_busy_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
+    ("clock_sm_mhz", call_field("nvmlDeviceGetClockInfo", SM_CLOCK)),
+    ("counters", link_counters),
 )
-"""Fields that hardly change, read every half minute."""

@@ -76,7 +76,7 @@ def mapped_library() -> str | None:
     return next((path.replace(" (deleted)", "") for path in ours), None)
 
 
-say, dotted = driver_answers.say, driver_answers.cuda_version
+say = driver_answers.say
 CURRENT: Answer = {}
 """{"gpu": 1, "bus": "0000:0f:00.0"} while that GPU is being read."""
 
@@ -155,11 +155,14 @@ def read_devices(library: Any) -> list[Answer]:
         device = int_value(library, "cuDeviceGet", index)
         return library, device
 
-    count = driver_answers.plausible_count(int_value(library, "cuDeviceGetCount"))
+    count = int_value(library, "cuDeviceGetCount")
     return [driver_answers.read_device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
 
-VERSION = (("version", lambda library: dotted(int_value(library, "cuDriverGetVersion"))),)
+def cuda_version(library: Any) -> Any:
+    """The newest CUDA API that the library supports, as text."""
+    return driver_answers.cuda_version(int_value(library, "cuDriverGetVersion"))
+
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -181,7 +184,8 @@ def main() -> Answer:
     answer["init"] = init_code
     answer["init_name"] = name_of_code(library, init_code)
     # The version needs no cuInit.
-    fields = VERSION if init_code else (*VERSION, ("devices", read_devices))
+    version = (("version", cuda_version),)
+    fields = version if init_code else (*version, ("devices", read_devices))
     answer.update(driver_answers.read_fields(Failed, fields, library))
     # The list is None if the GPUs cannot be counted.
     if answer.get("devices") is not None:

@@ -15,7 +15,7 @@ Before that line it prints one for each call, because a call may never return:
 {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1}.
 
 A sample, `{"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{"index": 0, "lost": false,
-"problem": null, ...}]}`, has the fields in `EVERY_SAMPLE`, `EVERY_HALF_MINUTE` and `COUNTERS`. A
+"problem": null, ...}]}`, has the fields in `EVERY_SAMPLE` and `COUNTERS`. A
 value is null if NVML does not report it, such as the utilisation of a GPU with MIG. If there is no
 GPU to sample, the only line gives the reason: {"init": 9, "message": "..."}.
 
@@ -44,13 +44,6 @@ LOST_CODE = 15
 """NVML_ERROR_GPU_IS_LOST."""
 
 
-def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
-    """Read the fields of one GPU or of the system, each with its own call, so that a failure of one
-    does not affect the others."""
-    answer: Answer = driver_answers.read_fields(nvml.NVMLError, fields, nvml, *arguments)
-    return answer
-
-
 def devices(nvml: Any) -> list[Answer]:
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
@@ -59,7 +52,7 @@ def devices(nvml: Any) -> list[Answer]:
         return nvml, handle
 
     devices: list[Answer] = []
-    for index in range(driver_answers.plausible_count(nvml.nvmlDeviceGetCount())):
+    for index in range(nvml.nvmlDeviceGetCount()):
         device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
         device["lost"] = any(problem["code"] == LOST_CODE for problem in device["problems"])
         devices.append(device)
@@ -121,13 +114,11 @@ def once() -> Answer:
         nvml.nvmlInit()
     except nvml.NVMLError as problem:
         fields, init = LIBRARY_FIELDS, {"init": problem.value, "message": str(problem)}
-    return dict(read_fields(nvml, fields), **init)
+    return dict(driver_answers.read_fields(nvml.NVMLError, fields, nvml), **init)
 
 
 # --- samples --------------------------------------------------------------------------------------
 
-SLOW_SECONDS = 30.0
-"""How often values that hardly change (such as limits) are read again."""
 GAP_CODES = (3, 6, 13)
 """NVML's codes for "not supported", "not found" and "function not found": a missing value, not a
 problem."""
@@ -140,9 +131,6 @@ class SampledGpu:
     def __init__(self, handle: Any, identity: Answer) -> None:
         self.handle = handle
         self.identity = with_problem(identity)
-        # Values that hardly change, and when they were read.
-        self.slow_values: Answer = {}
-        self.slow_values_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
         self.at = 0.0
         self.used_since = 0
@@ -156,19 +144,13 @@ class SampledGpu:
         fields = nvml_fields.EVEN_IF_LOST
         if not self.lost:
             fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
-            if now - self.slow_values_at >= SLOW_SECONDS:
-                fields += nvml_fields.EVERY_HALF_MINUTE
-                self.slow_values_at = now
-        values = read_fields(nvml, fields, self.handle)
-        for name, _ in nvml_fields.EVERY_HALF_MINUTE:
-            if name in values:
-                self.slow_values[name] = values[name]
+        values: Answer = driver_answers.read_fields(nvml.NVMLError, fields, nvml, self.handle)
         process_use = values.pop("use", None) or {}
         for row in values["processes"] or ():
             row["kind"] = KINDS[row["kind"]]
             row["sm_percent"] = process_use.get(row["pid"])
         rates = self.rates(now, values.pop("counters", None) or {})
-        values.update(rates, **self.slow_values)
+        values.update(rates)
         answer = with_problem(dict(self.identity, **values))
         self.lost = answer["lost"]
         return answer
@@ -206,11 +188,12 @@ def with_problem(answer: Answer) -> Answer:
 def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
     """Read one GPU; without a handle, report only the problem."""
     get_handle = ("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(index))
-    answer = read_fields(nvml, (get_handle,), index)
+    answer = driver_answers.read_fields(nvml.NVMLError, (get_handle,), nvml, index)
     handle = answer.pop("handle")
     if handle is not None:
         # Leave out the bus address, which samples do not contain.
-        answer = read_fields(nvml, nvml_fields.IDENTITY[1:], handle)
+        fields = nvml_fields.IDENTITY[1:]
+        answer = driver_answers.read_fields(nvml.NVMLError, fields, nvml, handle)
     return SampledGpu(handle, {"name": None, "uuid": None, **answer, "index": index})
 
 
@@ -239,12 +222,9 @@ def sample(every: float, count: int = 0) -> Any:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
-        count_of_gpus = driver_answers.plausible_count(nvml.nvmlDeviceGetCount())
-        gpus = [sampled_gpu(nvml, index) for index in range(count_of_gpus)]
+        gpus = [sampled_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as problem:
         return say({"init": problem.value, "message": str(problem)})
-    except driver_answers.NotPlausible as problem:
-        return say({"init": None, "message": "not plausible: %s" % problem})
     return print_samples(nvml, gpus, every, count)
 
 

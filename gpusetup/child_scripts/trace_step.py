@@ -47,6 +47,8 @@ class TrainingJob:
 
 
 PARTS = tuple(field.name for field in fields(TrainingJob))
+MOST_NAMED = 5
+"""The most unknown keys of a dict that an error names."""
 
 
 # --- what the user's function returns ---------------------------------------------------------
@@ -62,9 +64,10 @@ def function_named(code: str) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as problem:
-        # If the module that is missing is one that the user's module imports, the mistake is in the
-        # user's code.
-        if (module + ".").startswith("%s." % problem.name):
+        # `package.module` is not found if either of its parts is missing. Any other missing module
+        # is one that the user's code imports, and the error says so.
+        is_named_module = (module + ".").startswith("%s." % problem.name)
+        if is_named_module:
             raise NoSuchFunction("there is no `%s`" % module_text) from problem
         raise
     function = getattr(imported, name, None)
@@ -79,7 +82,7 @@ def job_for(function: Callable[..., Any], batch: int) -> TrainingJob:
     A function with a parameter gets the batch size. A function without one returns an example
     batch, whose samples are repeated until the batch has the requested size.
     """
-    takes_size = takes_batch(function)
+    takes_size = takes_batch_size(function)
     job = job_of(function(batch) if takes_size else function())
     if job.batch is None:
         job.batch = next(batches_of(job.dataset, batch))
@@ -91,14 +94,16 @@ def job_for(function: Callable[..., Any], batch: int) -> TrainingJob:
     return job
 
 
-def takes_batch(function: Callable[..., Any]) -> bool:
-    """Whether a function can be called with one positional argument.
+def takes_batch_size(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with one positional argument, which gets the batch size.
 
-    >>> takes_batch(lambda batch=8: None), takes_batch(lambda: None)
+    >>> takes_batch_size(lambda batch=8: None), takes_batch_size(lambda: None)
     (True, False)
     """
+    example_size = 1
     try:
-        inspect.signature(function).bind(1)
+        # `bind` only matches the argument with the parameters, and calls nothing.
+        inspect.signature(function).bind(example_size)
     except (TypeError, ValueError):  # no parameter, or a builtin whose signature Python cannot read
         return False
     return True
@@ -107,6 +112,7 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 def job_of(returned: Any) -> TrainingJob:
     """Read the job from what the user's function returned. Raises Contract if that is not a job."""
     job = TrainingJob(**named_parts(returned))
+    # A tuple of a model and a data set, for example, has its data set at the place of the batch.
     if isinstance(job.batch, (Dataset, DataLoader)):
         job.batch, job.dataset = None, job.batch
     if not isinstance(job.model, nn.Module):
@@ -127,8 +133,8 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
-            listed = (", ".join(unknown[:5]), ", ".join(PARTS))
-            raise Contract("it returned a dict with %s; gpusetup takes %s" % listed)
+            names = (", ".join(unknown[:MOST_NAMED]), ", ".join(PARTS))
+            raise Contract("it returned a dict with %s; gpusetup takes %s" % names)
         if "model" not in returned:
             raise Contract("it returned a dict without a model")
         return dict(returned)
@@ -189,6 +195,7 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
     """A loader for a data set with this batch size, or a copy of the given loader with it."""
+    # An incomplete last batch would need less memory and time than the others.
     options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
     dataset = data
     if isinstance(data, DataLoader):
@@ -248,6 +255,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     (inputs, target). A batch that is a dict contains the model's keyword arguments."""
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     inputs = batch[0] if is_pair else batch
+    # A loss function for a batch that is no pair gets the whole batch.
     target = batch[1] if is_pair else batch
     if isinstance(inputs, Mapping):
         output = model(**inputs)

@@ -11,30 +11,34 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-END = r"(?=[/?#\s\"'`),;]|$)"
+END_OF_HOST = r"(?=[/?#\s\"'`),;]|$)"
 """Matches what may follow a host."""
-ADDRESS = r"\[[\da-fA-F:.]+\]"
-ANY_HOST = rf"(?:{ADDRESS}|[\w.-]+)(?::\d+)?{END}"
-BEHIND_NO_PORT = re.compile(
+IPV6_ADDRESS = r"\[[\da-fA-F:.]+\]"
+ANY_HOST = rf"(?:{IPV6_ADDRESS}|[\w.-]+)(?::\d+)?{END_OF_HOST}"
+VALID_LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+"""Matches `me:password@`, the usual form."""
+INVALID_LOGIN = re.compile(
     # `me:` without a port after it, so that `me` is not a host
-    rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END})"
+    rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END_OF_HOST})"
     # the part before the first character that a login should not contain, then everything up to the
     # last `@`
     r"[^\s/?#@]*[/?#\s](?:(?!://)[^\n])*"
     rf"@(?={ANY_HOST})"
 )
 """Matches `me:pass/word@`, whose beginning cannot be a host with a port."""
-LIKE_A_HOST = re.compile(
+LOGIN_LIKE_A_HOST = re.compile(
     # `me:12` of `me:12/word@mirror.example/whl`, or the end of a password that contained an `@`,
     # `y` of `y/word@mirror.example/whl`
     rf"(?<=://)[^\s/?#@:\[]+(?::\d+)?[/?#][^\s\"'`]{{0,200}}?(?<!\.git)@"
     # a host, and not the branch of a repository (`host:8443/x.git@v1.0`) or a scope (`:443/@org/x`)
-    rf"(?={ADDRESS}|localhost\b|(?:[\w-]+\.)+[A-Za-z]{{2,}}(?::\d+)?{END}|[\w.-]+:\d+/)(?<!/@)"
+    rf"(?={IPV6_ADDRESS}|localhost\b|(?:[\w-]+\.)+[A-Za-z]{{2,}}(?::\d+)?{END_OF_HOST}"
+    r"|[\w.-]+:\d+/)(?<!/@)"
 )
 """Matches a login whose beginning looks like a host. It is hidden but not split off, because the
 URL may also be meant as it is written."""
-USUAL = re.compile(r"(?<=://)[^/\s]*@")
 QUERY = re.compile(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+")
+"""Matches a URL up to its query string, `https://mirror.example/whl?` of `…?sig=ab`, and the query
+string itself, which may be a signature."""
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
@@ -45,18 +49,13 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     >>> split_login("https://me:s/me@i.example/simple")
     ('https://i.example/simple', ('me', 's/me'))
     """
-    behind_no_port = BEHIND_NO_PORT.search(url)
-    if behind_no_port:
-        login = behind_no_port[0].removesuffix("@")
-        plain_url = url[: behind_no_port.start()] + url[behind_no_port.end() :]
-    else:
-        # urlsplit would take a `[` in a password for the beginning of an address.
-        usual = USUAL.search(url)
-        login = usual[0].removesuffix("@") if usual else ""
-        plain_url = url[: usual.start()] + url[usual.end() :] if usual else url
-    if not login:
+    # urlsplit would take a `[` in a password for the beginning of an address.
+    login = INVALID_LOGIN.search(url) or VALID_LOGIN.search(url)
+    # `https://@host` has an empty login.
+    if login is None or login[0] == "@":
         return url, None
-    name, _, password = login.partition(":")
+    plain_url = url[: login.start()] + url[login.end() :]
+    name, _, password = login[0].removesuffix("@").partition(":")
     return plain_url, (unquote(name), unquote(password))
 
 
@@ -68,8 +67,9 @@ def without_logins(text: str) -> str:
     >>> without_logins("GET https://me:p/ss@mirror.example/whl, ok")
     'GET https://mirror.example/whl, ok'
     """
+    text = VALID_LOGIN.sub("", without_broken_logins(text))
     # Without `me:x@`, the rest of the password `x@y/word` looks like a host.
-    text = LIKE_A_HOST.sub("", USUAL.sub("", without_broken_logins(text)))
+    text = LOGIN_LIKE_A_HOST.sub("", text)
     return QUERY.sub(r"\1...", text)
 
 
@@ -81,4 +81,4 @@ def without_broken_logins(text: str) -> str:
     >>> without_broken_logins("http://me:12/34@i.example/whl http://i.example:80/x.git@v1.0")
     'http://i.example/whl http://i.example:80/x.git@v1.0'
     """
-    return LIKE_A_HOST.sub("", BEHIND_NO_PORT.sub("", text))
+    return LOGIN_LIKE_A_HOST.sub("", INVALID_LOGIN.sub("", text))

@@ -5,9 +5,9 @@ each of which is quoted here, or from text in our own source code. Therefore a v
 or report cannot act in the shell of the user who pastes the command.
 
 In bash, we use POSIX quoting. In PowerShell, we use "double quotes" if cmd reads the text the same
-way. Otherwise we use 'single quotes', inside which only
-quotes (also curly ones) must be doubled. In PowerShell, a quoted program name needs a `&` before it
-(about_Quoting_Rules, about_Operators), which cmd does not accept.
+way. Otherwise we use 'single quotes', inside which only quotes (also curly ones) must be doubled.
+In PowerShell, a quoted program name needs a `&` before it (about_Quoting_Rules, about_Operators),
+which cmd does not accept.
 """
 
 from __future__ import annotations

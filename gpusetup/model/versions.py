@@ -89,9 +89,7 @@ class Capability:
         return (self.major, self.minor) == (other.major, other.minor)
 
     def __lt__(self, other: Capability) -> bool:
-        if self.major != other.major:
-            return self.major < other.major
-        return self.minor < other.minor
+        return (self.major, self.minor) < (other.major, other.minor)
 
     def __hash__(self) -> int:
         return hash((self.major, self.minor))

@@ -15,6 +15,10 @@ JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of its current change, relative to the target's prefix."""
 
 
+CHOSEN_BY_USER = ("--python", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""The choices of the target with which the user named or activated an environment."""
+
+
 def interrupted(prefix: str, family: str | None, *, half_made: bool = False) -> tuple[str, str]:
     """What happened to this environment, and a clause with the command that finishes it.
 
@@ -43,11 +47,7 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 
     The journal is in the target, or in an unfinished environment in the working folder.
     """
-    is_named = target is not None and target.record.chosen_by in (
-        "--python",
-        "VIRTUAL_ENV",
-        "CONDA_PREFIX",
-    )
+    is_named = target is not None and target.record.chosen_by in CHOSEN_BY_USER
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         yield _unfinished(target.prefix, {})
     # Look for unfinished environments only if the user neither named nor activated an environment.

@@ -53,8 +53,8 @@ class System:
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        named = {"win32": "windows", "darwin": "macos"}
-        self.family: Family = named.get(sys.platform, "linux")  # type: ignore[assignment]
+        families = {"win32": "windows", "darwin": "macos"}
+        self.family: Family = families.get(sys.platform, "linux")  # type: ignore[assignment]
         self._environment = environment
         self._facts = cache(_facts)
 
@@ -145,6 +145,8 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
     return unless_refused(system.list, path) or ()
 
 
+LONGEST_PROBLEM = 200
+"""The most characters of a script's last line on stderr that a problem quotes."""
 LAST_LINES = 1000
 """A script prints a step before each thing that it tries, which are fewer, and its answer last."""
 
@@ -174,7 +176,7 @@ def answer_of(output: Output) -> dict[str, Any]:
         # If a signal killed the script, the last line of stderr does not explain why.
         if output.exit > 0:
             last_line = output.stderr.strip().rpartition("\n")[2]
-            problem = f"{problem}: {last_line[:200]}"
+            problem = f"{problem}: {last_line[:LONGEST_PROBLEM]}"
     return {"problem": problem, "step": lines[-1]} if lines else {"problem": problem}
 
 

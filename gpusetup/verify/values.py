@@ -137,7 +137,7 @@ class Check(NamedTuple):
     means: str = ""
     """What a failure means for the user of this device."""
     then: str = ""
-    """The one next step after a failure, unless the outcome contains a better one."""
+    """The one next step after a failure; empty if each outcome of the check contains its own."""
 
 
 class Result(NamedTuple):

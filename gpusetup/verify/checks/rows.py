@@ -17,8 +17,6 @@ AGAIN = (
     "run the check again; if it fails again, look for Xid and ECC in `dmesg`, and try another build"
 )
 CARD = "look for Xid and ECC in `dmesg`, reseat or replace the card"
-DOCTOR = "`gpusetup doctor` names the cause"
-SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 NUMBERS = "models would compute wrong numbers"
 TRAINED = "training would follow wrong numbers"
 MOVED = "data would arrive changed, or slowly"
@@ -39,35 +37,30 @@ QUICK: Tuple[Check, ...] = (
         *("import", "device.importing:torch_imports", (*OF_HOST, "host:cpu", "host:none")),
         proves="`import torch` works, and the module that it loads is PyTorch",
         means="nothing that uses torch can start in this environment",
-        then=DOCTOR,
     ),
     Check(
         *("gpu", "device.devices:gpus_detected", OF_HOST),
         needs=("import",),
         proves="torch sees a GPU of the requested kind",
         means="training would run on the CPU, or stop with an error",
-        then=DOCTOR,
     ),
     Check(
         *("libraries", "device.libraries:libraries_load", ("host:none",)),
         needs=("import",),
         proves="every CUDA library of this torch loads, even without a GPU",
         means="the image would fail on a GPU host at the first use of that library",
-        then="reinstall torch: `gpusetup install`",
     ),
     Check(
         *("properties", "device.devices:properties", EVERY),
         needs=("import", "gpu"),
         proves="the device reports its properties, and returns the data that was written to it",
         means="the device cannot be used at all",
-        then=DOCTOR,
     ),
     Check(
         *("arch", "device.devices:arch_in_build", GPU),
         needs=("properties",),
         proves="the build has a kernel, or PTX, for this GPU, and a kernel runs",
         means="every operation on this GPU would fail",
-        then="`gpusetup resolve` names the build that supports this GPU",
     ),
     device_check(
         *("matmul", "products", "every element of a 1000 x 1000 float32 product is exact"),
@@ -101,7 +94,6 @@ STANDARD: Tuple[Check, ...] = (
     device_check(
         *("memory", "memory", "most of the free memory returns the patterns written to it"),
         "weights and data would change while they lie in memory",
-        then=CARD,
     ),
     device_check(
         *("out-of-memory", "memory", "too large a request raises an error, and it goes on"),
@@ -123,17 +115,15 @@ STANDARD: Tuple[Check, ...] = (
         on=GPU,
         then="use `pin_memory=False` until the driver is updated",
     ),
-    device_check("speed", "speed", "float32 products are not unusually slow", SLOWLY, then=SLOW),
+    device_check("speed", "speed", "float32 products are not unusually slow", SLOWLY),
     device_check(
         *("speed-half", "speed", "float16 products are not unusually slow (tensor cores)", SLOWLY),
         on=GPU,
-        then=SLOW,
     ),
     device_check(
         *("speed-over-cpu", "speed", "nothing: it shows how much faster than the CPU the GPU is"),
         "the GPU could not be compared with the CPU",
         on=GPU,
-        then=SLOW,
     ),
     device_check(
         *("compile", "programs:compiled", "`torch.compile` builds a kernel that computes right"),

@@ -21,13 +21,7 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         "`winget install Microsoft.VCRedist.2015+.x64`; if that does not help, " + REINSTALL,
     ),
     (
-        (
-            "cannot open shared object file",
-            "[WinError",
-            "Library not loaded",
-            "ELF",
-            "incompatible arch",
-        ),
+        ("cannot open shared object", "[WinError", "Library not loaded", "ELF", "incompatible"),
         "a library of it is missing, incomplete or for another architecture; " + REINSTALL,
     ),
     (

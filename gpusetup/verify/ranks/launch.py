@@ -82,10 +82,10 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
         port = PORTS[2 * (number("SLURM_JOB_ID") + 101 * step) % len(PORTS)]
     else:
         return None
-    if not 0 <= rank < max(2, world):
-        raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
     # With only one rank, this is an ordinary run.
     if world <= 1:
         return None
+    if not 0 <= rank < world:
+        raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
     # Without --rdzv-id all runs of torchrun have the same name, so add the address and the port.
     return Rank(rank, world, local, address, port, host, f"{'.'.join(run)}@{address}:{port}")
