@@ -533,7 +533,8 @@ class Search:
 
 
 def _mentions(name: str, reason: str) -> bool:
-    """Whether uv's reason names a package."""
+    """Whether uv's reason names a package, alone or with a version: `vllm==0.9` names vllm, but not
+    `vllm-flash`."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
 
 
