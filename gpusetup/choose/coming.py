@@ -14,7 +14,7 @@ from gpusetup.choose.installed import followers, installed_family, installed_pac
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, Offer
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line
 
@@ -47,33 +47,42 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
     Raises Unsatisfiable if a requested companion has no release for the torch that stays.
     """
-    build, machine, wish = choice.build, host.machine, choice.wish
-    assert build is not None, "what comes is for a build"
-    installed, wanted = installed_packages(machine), wanted_family(choice, host)
     chosen = {package.name: package for package in choice.packages}
     packages = []
-    for word in wish.packages:
+    for word in choice.wish.packages:
         package = chosen.get(name_of(word))
         # Without a version from an index, the installer chooses one that the requirement allows.
         if package is None or package.version is None:
             packages.append(word)
         elif not package.index_url:
             packages.append(package.requirement)
-    from_torch_index = requirements_on_torch_index(choice)
+    coming = Coming(packages=tuple(packages), on_torch_index=requirements_on_torch_index(choice))
     if choice.moves:
-        members = {*installed_family(machine), *wanted}
-        again = list(followers(machine, build))
-        numpy = installed.get("numpy")
-        # A constraint does not make an installer replace a numpy that is already installed.
-        if numpy and not takes_numpy(build.torch, numpy.version):
-            again.append(NUMPY_1)
-        return Coming(
-            family=tuple(name for name in FAMILY if name in members),
-            packages=tuple(packages),
-            on_torch_index=from_torch_index,
-            followers=tuple(again),
-        )
-    missing = [name for name in wanted if name != "torch" and name not in installed]
+        return _with_new_torch(coming, choice, host)
+    return _with_same_torch(coming, choice, host, catalog)
+
+
+def _with_new_torch(coming: Coming, choice: Choice, host: Host) -> Coming:
+    """The packages together with torch and what changes with it."""
+    build, machine = choice.build, host.machine
+    assert build is not None, "a torch that changes has a build"
+    members = {*installed_family(machine), *wanted_family(choice, host)}
+    again = list(followers(machine, build))
+    numpy = installed_packages(machine).get("numpy")
+    # A constraint does not make an installer replace a numpy that is already installed.
+    if numpy and not takes_numpy(build.torch, numpy.version):
+        again.append(NUMPY_1)
+    family = tuple(name for name in FAMILY if name in members)
+    return replace(coming, family=family, followers=tuple(again))
+
+
+def _with_same_torch(coming: Coming, choice: Choice, host: Host, catalog: Catalog) -> Coming:
+    """The packages together with the companions that are missing or do not match the torch that
+    stays. Raises Unsatisfiable if a requested companion has no release for it."""
+    build, machine, wish = choice.build, host.machine, choice.wish
+    assert build is not None, "a torch that stays has a build"
+    installed = installed_packages(machine)
+    missing = [name for name in wanted_family(choice, host) if name not in ("torch", *installed)]
     # A companion that does not match the torch that stays is replaced. If the user asked only for
     # packages, one that they did not name stays as it is.
     to_repair = [
@@ -90,12 +99,11 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
                 f"No {name} is known for torch {machine.torch.version}",
                 hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
-    coming = (*missing, *to_repair)
-    staying = (name for name in FAMILY if name in installed and name not in coming)
-    return Coming(
-        family=tuple(name for name in FAMILY if name in coming and name in versions),
-        packages=tuple(packages),
-        on_torch_index=from_torch_index,
+    changed = (*missing, *to_repair)
+    staying = (name for name in FAMILY if name in installed and name not in changed)
+    return replace(
+        coming,
+        family=tuple(name for name in FAMILY if name in changed and name in versions),
         pinned=tuple(f"{name}=={installed[name].version}" for name in staying),
     )
 

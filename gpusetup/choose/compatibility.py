@@ -94,7 +94,8 @@ def rows_meant(
     for row in project.rows:
         # `==0.16.*` gives 0.16, and `==1.2.post1` gives 1.2.post1. A range gives none, and counts.
         first = re.match(r"==([\d.]+?(?:\.?(?:post|rc|b|a)\d+)?)(?:\.\*)?$", row.versions)
-        # The last patch of a series (`==0.16.*`) may be allowed where its first one is not.
+        # The last patch of a series (`==0.16.*`) may be allowed where its first one is not. Its
+        # number is unknown, so a high one stands for it.
         ends = ("", ".9999") if row.versions.endswith(".*") else ("",)
         if not first or any(specifier.contains(f"{first[1]}{end}") for end in ends):
             rows.append(row)

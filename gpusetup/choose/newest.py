@@ -76,7 +76,7 @@ def newest_fitting(question: BuildQuestion) -> Choice:
             # A driver may support the CUDA version but not yet the GPU.
             first_drivers = (first for _, first in host.first_drivers)
             floor = max((build.driver_floor, *first_drivers), key=parsed)
-        # Some releases have no torchaudio of their own, but a later one works with them.
+        # A torch that was released without a torchaudio may work with an earlier one.
         torchaudio = companion_for(question.catalog, "torchaudio", build, host.python)
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
         choice, notes = replace(choice, build=build), on_build(build, question)

@@ -61,7 +61,8 @@ from gpusetup.model.versions import parsed
 OLDEST = "2.5"
 """Older torch versions are only tried if one of them, or a release of a package, is named."""
 MOST_TRIES, MOST_BACKENDS = 5, 3
-"""How many builds an index is asked about, and for how many backends; uv takes seconds for each."""
+"""After how many tries no build that uv names is tried, and for how many backends uv may name one;
+uv takes seconds for each."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
 LONGEST_LINE = 120
@@ -533,7 +534,8 @@ class Search:
 
 
 def _mentions(name: str, reason: str) -> bool:
-    """Whether uv's reason names a package."""
+    """Whether uv's reason names a package, alone or with a version: `vllm==0.9` names vllm, but not
+    `vllm-flash`."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
 
 

@@ -46,7 +46,7 @@ UNCHANGED = "nothing was changed"
 MOST_LISTED = 4
 """How many packages or lines of a file a note lists; a file of a compiler has a hundred."""
 LAST_PATCH = 99
-"""Higher than the last patch release of any Python."""
+"""A number that no patch release of Python reaches."""
 
 
 class Decision(Frozen):

@@ -193,6 +193,7 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
         parts = parts[1:]
     for depth, part in enumerate(parts[: LIBRARY_DEPTH + 1]):
         if part in LIBRARIES:
+            # Fedora keeps compiled packages in a folder of their own.
             is_platform = parts[0] == "lib64" and layout.platlib != layout.purelib
             library = layout.platlib if is_platform else layout.purelib
             return os.path.join(library, *parts[depth + 1 :])
