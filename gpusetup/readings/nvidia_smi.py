@@ -363,7 +363,7 @@ Windows, desktop programs are listed as C+G too, so this type proves nothing."""
 
 def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
     """Whether one of a GPU's processes computes (Python counts with any type); None if the list is
-    empty, or shows only desktop programs of Windows (`C+G`).
+    empty or shows `C+G`, as Windows prints for desktop programs too.
 
     >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
     (True, None)
