@@ -224,7 +224,7 @@ class Catalog(Frozen):
 
     def ends_before(self, gpus: Iterable[Gpu], driver: str | None) -> bool:
         """Whether a driver is too new for each of these GPUs, because their support ended with an
-        older branch."""
+        older branch; False without a GPU."""
         last_branches = [self.last_branch(gpu.compute_capability) for gpu in gpus]
         driver_branch = parsed(driver or "0").major
         return bool(last_branches) and all(
@@ -233,8 +233,8 @@ class Catalog(Frozen):
         )
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
-        """Whether all GPUs are older than the oldest GPU for which the catalog's wheels contain
-        kernels."""
+        """Whether all GPUs are older than the oldest one for which the catalog's wheels contain
+        kernels; False without a GPU, or if one is unknown."""
         capabilities = [gpu.compute_capability for gpu in gpus]
         return bool(capabilities) and all(
             capability is not None and capability < OLDEST_SERVED for capability in capabilities
@@ -265,7 +265,7 @@ class Catalog(Frozen):
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build for a torch version (with or without label), backend and platform."""
-        return _wheels_by_place(self).get((torch.partition("+")[0], backend, family, machine))
+        return _wheels_by_key(self).get((torch.partition("+")[0], backend, family, machine))
 
     def release_of(self, torch_version: str) -> TorchRelease | None:
         """The release of a torch version (with or without label)."""
@@ -283,14 +283,14 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
 
 
 @lru_cache(maxsize=8)
-def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
-    """Maps torch version, backend, system and machine to PyTorch's wheel. If a place has two
-    wheels, the first one is used."""
+def _wheels_by_key(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
+    """Maps torch version, backend, system and machine to PyTorch's wheel, or to the first of
+    several."""
     wheels: dict[tuple[str, ...], TorchBuild] = {}
     for build in catalog.builds:
         if build.channel == "pytorch":
-            place = (build.torch, build.backend, build.os, build.machine)
-            wheels.setdefault(place, build)
+            key = (build.torch, build.backend, build.os, build.machine)
+            wheels.setdefault(key, build)
     return wheels
 
 
@@ -344,11 +344,11 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
         return torch
 
     # If the system is unknown, the builds are those for Linux, as in the resolver.
-    place = (public, torch.backend, snapshot.os.family or "linux")
+    key = (public, torch.backend, snapshot.os.family or "linux")
     builds = [
         build
         for build in catalog.builds
-        if (build.torch, build.backend, build.os) == place
+        if (build.torch, build.backend, build.os) == key
         and snapshot.os.machine in (None, build.machine)
     ]
     # conda's builds have other kernels than the wheels.

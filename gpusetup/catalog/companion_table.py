@@ -88,6 +88,7 @@ class CompanionTable(Frozen):
 
 @lru_cache(maxsize=1)
 def companion_table() -> CompanionTable:
+    """The table that comes with this gpusetup."""
     return from_json(shipped("companions.json"), CompanionTable, what="the table of companions")
 
 
@@ -117,7 +118,9 @@ def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) ->
     `usual_major` is the CUDA major version of that torch on the default index; "" for a CPU build.
     """
     built_for_default = row.cuda == "default"
+    # Beside a torch without CUDA, only wheels for the default index's CUDA are known to fail.
     if not torch_major:
         return not (built_for_default and usual_major) or project.python_only
     majors = [usual_major] if built_for_default else row.cuda.split()
+    # Wheels that use no CUDA fit every torch.
     return not any(majors) or torch_major in majors

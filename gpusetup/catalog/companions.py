@@ -56,18 +56,18 @@ def serves_backend(
     """
     row = release_of(catalog, name, version)
     label = version.partition("+")[2]
+    compared_by = row.cuda if row else "label"
+    # A torchaudio without CUDA does not compare CUDA versions when it is imported.
+    if label == "cpu" and name == "torchaudio" and compared_by != "label":
+        return True
     if label.startswith("cu"):
         # `cu128.post1` is a rebuild of the same wheel.
         label = label.partition(".")[0]
-    compared_by = row.cuda if row else "label"
-    if row and not label:
+    elif row and not label:
         label = row.unlabelled.get(platform or "", "cpu")
         # Without CUDA and without a label, nothing shows which torch build the wheel belongs to.
         if label == "cpu":
-            label = ""
-    elif label == "cpu" and name == "torchaudio" and compared_by != "label":
-        # A torchaudio without CUDA does not compare CUDA versions when it is imported.
-        return True
+            return None
     if label != "cpu" and maker_of(label) is None:
         return None
 
@@ -102,6 +102,7 @@ def _companion(
 def _is_built(
     catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
 ) -> bool:
+    """Whether an index has a companion's release that works with a build on its platform."""
     # conda's companions are in its own channels.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False
@@ -132,7 +133,7 @@ def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tu
     )
 
 
-# --- the default index ---
+# --- the default index ----------------------------------------------------------------------------
 
 UNREAD = "unknown"
 """The backend of an installed torch, if no source shows which one it is."""

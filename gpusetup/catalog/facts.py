@@ -66,11 +66,13 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 @cache
 def _tables() -> dict[str, Any]:
+    """All tables, with their rows as they are in the JSON."""
     return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
+    """The rows of one table. `facts` adds the type, which `cache` loses."""
     name = kind.__name__
     rows = _tables()[name]["rows"]
     return tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)

@@ -149,30 +149,18 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     if not has_a_telling_word:
         return ()
     matching_rows = _rows_holding(words, rows)
-    size = memory_in(words)
-    if matching_rows or size is None:
+    # A name may contain several sizes: `GH200 480GB (96 GB HBM3)` also names the CPU's memory.
+    if matching_rows or len(sizes) != 1:
         return matching_rows
 
     # The text contains a memory size that the catalog's names lack, so it selects among the cards.
     # If a card's memory is unknown, accept every size.
+    size = int(sizes.pop().removesuffix("gb"))
     return tuple(
         row
-        for row in _rows_holding(words - sizes, rows)
-        if row.memory_gb is None or abs(row.memory_gb / size - 1) <= SAME_SIZE
+        for row in _rows_holding(words - {f"{size}gb"}, rows)
+        if row.memory_gb is None or abs(row.memory_gb - size) <= SAME_SIZE * size
     )
-
-
-def memory_in(words: frozenset[str]) -> int | None:
-    """The number of gigabytes in a name; None if it contains none or several.
-
-    >>> memory_in(tokens("H20 96GB")), memory_in(tokens("GH200 480GB (96 GB HBM3)"))
-    (96, None)
-    """
-    sizes = [int(word.removesuffix("gb")) for word in words if SIZE_WORD.fullmatch(word)]
-    # A GH200's name may contain the CPU's memory too.
-    if len(sizes) != 1 or sizes[0] == 0:
-        return None
-    return sizes[0]
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -211,9 +199,8 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
 
     names = {re.sub("^(geforce|tesla) ", "", row.name.lower()): row.name for row in rows}
     typed = text.strip().lower().removeprefix("nvidia ")
-    # Show up to three names; names that share less than half of their letters are not what the user
-    # meant.
-    near = [names[name] for name in difflib.get_close_matches(typed, names, 3, 0.5)]
+    # Names that share less than half of their letters are not what the user meant.
+    near = [names[name] for name in difflib.get_close_matches(typed, names, n=3, cutoff=0.5)]
     advice = "use a name that `nvidia-smi -L` prints"
     if near:
         advice = f"similar names are {', '.join(near)}"

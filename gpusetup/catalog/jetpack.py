@@ -48,7 +48,7 @@ def jetpack_of(board: str | None) -> JetPack | None:
     if named_version is None:
         return FIRST_OF_THOR if "thor" in text.lower() else None
     version = parsed(named_version[1])
-    # Take the newest release that is not newer than the named one: `JetPack 6.1` is R36, as 6.0 is.
+    # The newest release that is not newer than the named one: `JetPack 6.1` is R36, as 6.0 is.
     for row in reversed(JETPACKS):
         release = parsed(row.name.removeprefix("JetPack "))
         if release.major == version.major and release <= version:

@@ -104,6 +104,7 @@ def served_by(
             ptx.append(capability)
     if kernels:
         return max(kernels).sm
+    # PTX has the name of its target with another prefix.
     return max(ptx).sm.replace("sm_", "compute_") if ptx else None
 
 

@@ -71,9 +71,8 @@ def diagnose(
     to the program and the machine, mark findings that others explain, choose the root, and choose
     the command that decides.
     """
-    context, resolution = build_case(snapshot, catalog, choice, other_host=other_host)
-    if project_words:
-        context = replace(context, project_words=project_words)
+    context, resolution = build_case(snapshot, catalog, choice)
+    context = replace(context, other_host=other_host, project_words=project_words)
     is_text = is_report(context)
     collected = findings_of(context, RULES if rules is None else rules)
     remaining = refute(context, one_per_id(collected))
@@ -151,7 +150,7 @@ def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
 
 
 def build_case(
-    snapshot: Snapshot, catalog: Catalog, choice: Choice | None, *, other_host: bool = False
+    snapshot: Snapshot, catalog: Catalog, choice: Choice | None
 ) -> tuple[RuleContext, ResolveAnswer]:
     """The input of the rules, and the choice as a document. If `choice` is None, a build is chosen
     for the machine."""
@@ -169,7 +168,6 @@ def build_case(
         choice=choice,
         commands=answer.commands,
         installer=installer,
-        other_host=other_host,
     )
     return context, answer
 

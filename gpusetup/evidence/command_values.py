@@ -5,8 +5,6 @@ Quoting protects the shell from a value. These checks protect the program that i
 (`--index-url=…`) is not a name, a control code does not belong in a path, and a sentence is not a
 version.
 
->>> is_a_name("flash-attn"), is_a_name("--index-url=x"), is_a_name("a b")
-(True, False, False)
 >>> is_a_version("2.5.1+cu124"), is_a_version("580.95.05"), is_a_version("x; rm -rf ~")
 (True, True, False)
 >>> is_an_identifier("MIG-41b-7"), is_an_identifier("0000:01:00.0"), is_an_identifier("-i")
@@ -25,8 +23,6 @@ def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
     return lambda text: len(text) <= most_letters and re.fullmatch(pattern, text) is not None
 
 
-is_a_name = _matcher(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
-"""Whether a text is a distribution's name, by PEP 508."""
 is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
 """Whether a text is a version, with or without a local label."""
 is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)

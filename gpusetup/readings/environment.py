@@ -65,15 +65,16 @@ def positions_named(variable: str, gpus: Sequence[tuple[int | None, str | None]]
     >>> positions_named("1,GPU-1", two), positions_named("-1,0", two)
     ([1, 0], [])
     """
-    positions: dict[int, None] = {}
+    positions: list[int] = []
     for word in filter(None, map(str.strip, variable.split(","))):
+        # `GPU-` alone would be the beginning of every UUID.
+        may_be_uuid = len(word) > len("GPU-")
         named = [
             position
             for position, (index, uuid) in enumerate(gpus)
-            # `GPU-` alone would be the beginning of every UUID.
-            if word == str(index) or (len(word) > len("GPU-") and (uuid or "").startswith(word))
+            if word == str(index) or (may_be_uuid and (uuid or "").startswith(word))
         ]
         if len(named) != 1:
             break
-        positions[named[0]] = None
-    return [*positions]
+        positions += [position for position in named if position not in positions]
+    return positions

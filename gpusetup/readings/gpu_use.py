@@ -37,7 +37,7 @@ def low_use(
     computes: bool | None,
 ) -> tuple[str, tuple[str, ...]] | None:
     """The measured values in words and the guide's steps in order, for a GPU on which a program
-    computes too little; None if the GPU is idle or busy enough.
+    computes too little; None if the GPU is idle or busy enough, or if nothing computes on it.
 
     `computes`: whether a process computes on the GPU; None if the reading does not show it.
 
@@ -48,8 +48,9 @@ def low_use(
     """
     if utilization_percent is None or not IDLE_PERCENT <= utilization_percent < LOW_PERCENT:
         return None
+    words = f"utilisation {utilization_percent:.0f} %"
     # A GPU whose memory use is unknown counts as empty.
-    words, memory_percent = f"utilisation {utilization_percent:.0f} %", 0.0
+    memory_percent = 0.0
     if memory_used_bytes is not None and memory_total_bytes:
         memory_percent = memory_used_bytes / memory_total_bytes * 100
         sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"

@@ -93,6 +93,7 @@ def cell(text: str | None) -> str | None:
 
 
 def says_lost(text: str | None) -> bool:
+    """Whether a text says that the driver lost the GPU, or that the GPU needs a reset."""
     lower_text = (text or "").lower()
     return "gpu is lost" in lower_text or "gpu requires reset" in lower_text
 
@@ -254,8 +255,8 @@ def parse_table(text: str) -> Smi:
     if by_gpu is not None:
         for row in rows:
             row["processes"] = by_gpu.get(row["nvml_index"], ())
-    # On Windows, the table shows no persistence mode.
     modes = [row["persistence"] for row in rows]
+    # On Windows, the table shows no persistence mode (None).
     on_for_all_gpus = all(modes) if modes and None not in modes else None
     return replace(
         parse_banner(next(filter(SMI_VERSION.search, text.splitlines()), "")),
@@ -279,9 +280,9 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
     """The fields of each GPU in the table, from its first line and the lines that follow it."""
     rows: list[dict[str, Any]] = []
     for line in text.splitlines():
-        shown = cells_of(line)
+        whole_cells = cells_of(line)
         # A line that is cut off has fewer than three cells.
-        cells = (*shown, "", "", "")
+        cells = (*whole_cells, "", "", "")
         if first := row_of(line):
             # `0 NVIDIA L40S On | 00000000:17:00.0 Off | 0`: the name and whether persistence mode
             # is on (on Windows, the driver model), the address, ECC errors.
@@ -289,6 +290,7 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             row = {
                 **fields_of(first, BUS.search(cells[1])),
                 "name": first["name"],
+                # `On` and `Off`; None for a driver model.
                 "persistence": flag(first["driver_model"]),
                 # With ECC on, the cell contains a number of errors.
                 "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
@@ -308,8 +310,8 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             if line.count("ERR!") > 1 or any(map(says_lost, cells)):
                 rows[-1]["lost"] = True
         # `|  |  | Disabled |`: the MIG mode in the last cell; the first one is empty.
-        elif rows and len(shown) == 3 and not shown[0].strip():
-            mode = flag(shown[2])
+        elif rows and len(whole_cells) == 3 and not cells[0].strip():
+            mode = flag(cells[2])
             if mode is not None:
                 rows[-1]["mig_enabled"] = mode
     return rows
@@ -360,8 +362,8 @@ Windows, desktop programs are listed as C+G too, so this type proves nothing."""
 
 
 def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
-    """Whether one of a GPU's processes computes (Python counts with any type); None if the list
-    does not tell.
+    """Whether one of a GPU's processes computes (Python counts with any type); None if the list is
+    empty or shows `C+G`, as Windows prints for desktop programs too.
 
     >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
     (True, None)
@@ -393,8 +395,8 @@ def recovery_action(text: str | None) -> str | None:
     >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
     ('gpu_reset', 'node_reboot', None)
     """
-    said = (text or "").strip().lower()
-    return next((name for words, name in RECOVERY_ACTIONS if words in said), None)
+    lower_text = (text or "").lower()
+    return next((name for words, name in RECOVERY_ACTIONS if words in lower_text), None)
 
 
 # `GPU 00000000:0B:00.0`: the heading of a GPU's page.
@@ -508,7 +510,7 @@ def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str],
 
 
 def query_values(page: str) -> dict[str, Any]:
-    """The values on one page of `nvidia-smi -q` by field, as far as it tells them."""
+    """The values on one page of `nvidia-smi -q` by field, without those that it does not show."""
     lines = tuple(labelled_values(page))
     values: dict[str, Any] = {"lost": True} if says_lost(page) else {}
     for name, _, label, reader in GPU_VALUES:
@@ -521,6 +523,7 @@ def query_values(page: str) -> dict[str, Any]:
             # One yes is enough, for example if one of several memory banks has a pending repair.
             # `1x` is no yes, although Python's 1 equals True.
             values[name] = any(value is True for value in found) or found[0]
+    # A line for each reason, such as `SW Power Cap : Active`.
     flags = {reason: read_at(lines, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
     if any(flags.values()):
         values["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
@@ -531,6 +534,7 @@ GPU_FIELDS = {field.name for field in field_list(Gpu)}
 
 
 def gpu_of(page: str, bus: str | None = None) -> Gpu:
+    """The GPU on one page of `nvidia-smi -q`; `bus` is the address in the page's heading."""
     return gpu_with({"pci_bus_id": bus, **query_values(page)})
 
 

@@ -20,9 +20,10 @@ def backend_of(version: str | None, cuda: str | None, hip: str | None) -> str | 
     """
     if backend := re.match(rf"({LABEL})\b", (version or "").partition("+")[2]):
         return backend[1]
-    for label, number, mark in (("cu", cuda, ""), ("rocm", hip, ".")):
+    # PyTorch's labels leave the dot of a CUDA version out: `cu124`, but `rocm6.4`.
+    for label, number, dot in (("cu", cuda, ""), ("rocm", hip, ".")):
         if number:
-            return label + mark.join(number.split(".")[:2])
+            return label + dot.join(number.split(".")[:2])
     return None
 
 
@@ -88,6 +89,7 @@ def parse_required(metadata: str) -> tuple[str, ...]:
     """
     if "Requires-Dist: torch" not in metadata:
         return ()
+    # The description after the first empty line may quote requirements.
     head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
     requirements = [match[1].strip() for match in re.finditer(_REQUIRED, head)]
     return tuple(

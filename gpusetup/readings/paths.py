@@ -11,7 +11,8 @@ import re
 
 
 def separator(path: str) -> str:
-    """
+    """The character between the folders of a path.
+
     >>> separator("C:/env"), separator("/my\\\\env"), separator("env\\\\bin")
     ('\\\\', '/', '\\\\')
     """
@@ -41,10 +42,12 @@ def parent(path: str) -> str:
 
 
 def base_name(path: str) -> str:
+    """The last part of a path."""
     mark = separator(path)
     return path.rstrip(mark).rpartition(mark)[2]
 
 
 def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or in it."""
     mark = separator(folder)
     return path == folder or path.startswith(folder.rstrip(mark) + mark)

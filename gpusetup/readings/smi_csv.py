@@ -80,25 +80,17 @@ def heading_of(line: str) -> list[str]:
     return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 
-NUMERIC = (integer, number, memory)
-NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
-"""The beginning of a number, or of nvidia-smi's words for a missing number: `[Not Supported]`, `GPU
-is lost`."""
-
-
 def row_in(names: Sequence[str], line: str) -> dict[str, str] | None:
-    """The cells of a line by column; None if it is a repeated heading, or a sentence that has as
-    many commas as a row but no number where a number or nvidia-smi's reason for none must be.
+    """The cells of a line by column; None for a repeated heading or a line with another number of
+    cells.
 
-    >>> row_in(["index", "power.draw"], "0, [N/A]"), row_in(["index", "name"], "Sorry, any ideas")
+    >>> row_in(["index", "power.draw"], "0, [N/A]"), row_in(["index", "name"], "Thanks!")
     ({'index': '0', 'power.draw': '[N/A]'}, None)
     """
     cells = cells_of(line)
     if len(cells) != len(names) or heading_of(line) == names:
         return None
-    row = dict(zip(names, cells, strict=True))
-    numeric = (text for name, text in row.items() if COLUMNS.get(name, ("", None))[1] in NUMERIC)
-    return row if all(map(NUMBER.match, numeric)) else None
+    return dict(zip(names, cells, strict=True))
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:

@@ -38,7 +38,7 @@ def parse_topology(lines: Sequence[str]) -> Snapshot:
     >>> parse_topology(matrix).gpu_links[0].kind, parse_topology(matrix).gpus[1].numa_node
     ('NV4', 1)
     """
-    first = next((place for place, line in enumerate(lines) if HEADING.match(line)), None)
+    first = next((index for index, line in enumerate(lines) if HEADING.match(line)), None)
     if first is None:
         return Snapshot()
     devices = DEVICE.findall(lines[first])
@@ -55,7 +55,7 @@ def parse_topology(lines: Sequence[str]) -> Snapshot:
         if not gpu or not is_whole:
             continue
         number = int(gpu[1])
-        # After the list of CPUs: `0-15,32-47 0 N/A`.
+        # The NUMA node comes after the list of CPUs: `0-15,32-47 0 N/A`.
         node = re.fullmatch(r"\d{1,3}", affinities[1]) if len(affinities) > 1 else None
         numa_node = int(node[0]) if node else None
         gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=numa_node))

@@ -36,8 +36,8 @@ def first_known(values: Iterable[T]) -> T:
     for name, default in defaults(answers[0]):
         for answer in answers:
             value = getattr(answer, name)
-            # A default says nothing about the machine; that of a mapping (`{}`) is listed as a
-            # function that creates it.
+            # A default tells nothing about the machine. That of a mapping is listed as a function
+            # that creates `{}`.
             if value not in (None, UNNAMED, default, {}):
                 fields[name] = value
                 break
@@ -110,11 +110,11 @@ def same_gpu(gpu: Gpu, other: Gpu) -> bool:
 
 
 def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
-    """What identifies a GPU, most reliable first: UUID, PCI address, NVML index. A MIG instance has
-    its own UUID; only the address tells which GPU it belongs to."""
+    """What identifies a GPU, most reliable first: UUID, PCI address, NVML index. The UUID of a MIG
+    instance is left out, because it does not tell which GPU the instance belongs to."""
     uuid = (gpu.uuid or "").lower()
-    is_whole = uuid and not uuid.startswith("mig-")
-    return uuid if is_whole else None, bus_key(gpu.pci_bus_id), gpu.nvml_index
+    is_of_gpu = uuid and not uuid.startswith("mig-")
+    return uuid if is_of_gpu else None, bus_key(gpu.pci_bus_id), gpu.nvml_index
 
 
 def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:

@@ -231,8 +231,6 @@ PATTERNS = (
     FieldPattern("container.kind", ("@",), r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]", USUAL, value="docker"),
     # `singularity exec`, the prompt `Apptainer>`.
     FieldPattern("container.kind", ("singularity", "apptainer"), r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>", USUAL, value="singularity"),
-    # `in an LXC container`.
-    FieldPattern("container.kind", ("lxc",), r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b", HINT, value="lxc"),
     # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
     FieldPattern("container.kind", ("nvidia container", "nvcr.io", "container image", "outside"), r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b", HINT, value="docker"),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.

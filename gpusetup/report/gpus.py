@@ -227,7 +227,7 @@ def _side_of_kernels(
     if any(one.major == capability.major and one <= capability for one in supported):
         return None
     is_old = capability < max(supported) if supported else capability <= NEWEST_WITHOUT_KERNELS
-    # "Minimum and Maximum cuda capability" alone is printed for newer GPUs too, which may work.
+    # torch also prints its two limits for a GPU with a higher minor version, which may work.
     is_too_old = "too old" in details or ("Minimum and Maximum" in details and is_old)
     if not (supported or is_refusal or is_too_old):
         return None

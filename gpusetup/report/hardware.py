@@ -146,7 +146,7 @@ def stack_named(machine: Snapshot) -> MakerStack | None:
     # A missing kernel of HIP names no maker, because HIP is AMD's.
     vendors = {values.get("vendor", AMD.id) for values in named}
     has_nvidia = machine.gpus or judged_on(machine.pci_devices) or machine.driver.version
-    # torch's only build for a Mac needs no choice.
+    # torch has no ROCm or XPU build for a Mac.
     if has_nvidia or machine.os.family == "macos":
         return None
     if vendors == {AMD.id}:

@@ -42,7 +42,7 @@ def nvidia_smi(text: Text) -> Facts:
     if not table_starts and any("|" in line and row_of(line) for line in text.lines):
         table_starts = [0]
     query_starts = [index for index, line in enumerate(text.lines) if "NVSMI LOG" in line]
-    # A part of the output (`-d PERFORMANCE`, or a cut text) may have no heading.
+    # A part of the output may have been pasted without its heading.
     if not query_starts and text.has_any(QUERY_PARTS):
         query_starts = [0]
     for name, starts, parse in (
