@@ -80,7 +80,7 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
     if not waits_for_torch and not re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return fix
-    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
+    way = program.gpu_setup or f"Install a build of {program.name} itself for this GPU and driver"
     # A newer driver helps every program.
     if RECORDS[finding.id].lacks == "driver":
         return replace(fix, text=f"{fix.text}. {way}", commands=())
