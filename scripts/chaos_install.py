@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / folder) for folder in ("", "tests", "tests/install")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("", "scripts", "tests", "tests/install")]
+
+from acceptance.processes import below  # noqa: E402
 
 OPERATIONS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
 
@@ -212,17 +212,11 @@ def run_case(scenario: Scenario, draw: random.Random, number: int, rounds: int) 
 
 
 def kill(child: subprocess.Popen[bytes], whom: str) -> None:
-    family = descendants(child.pid)
+    family = [process.pid for process in below(child.pid)]
     chosen = {"parent": [child.pid], "child": family[-1:], "group": [child.pid, *family]}
     for pid in chosen[whom]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def descendants(pid: int) -> list[int]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return [each.pid for each in psutil.Process(pid).children(recursive=True)]
-    return []
 
 
 def recovered(scenario: Scenario) -> dict[str, Any]:

@@ -69,7 +69,7 @@ GROUPS = (
 
 def group_of(record: Cause) -> str:
     """The group of the index that a finding stands in."""
-    layer = record.place[0] if record.place else None
+    layer = record.layer
     if layer is Layer.BOUNDARY or record in containers.CAUSES:
         return "A container, a pod or WSL has no GPU"
     if layer in (Layer.HARDWARE, Layer.DRIVER):
@@ -151,11 +151,12 @@ def written() -> dict[tuple[str, str], str]:
 
 def check_of(record: Cause) -> str:
     """The command with which people see whether they have this cause, and what it prints."""
-    if part := written().get((record.id, "check")):
+    part = written().get((record.id, "check"), "")
+    if "```" in part:
         return part
     if record.check:
         command, prints = fenced(record.check.command, "sh"), fenced(record.check.prints, "text")
-        return f"{command}\n\nIf this is the cause, it prints:\n\n{prints}"
+        return f"{command}\n\n{part or 'If this is the cause, it prints:'}\n\n{prints}"
     look = [line.replace("{{", "{").replace("}}", "}") for line in typed(record.look)]
     return fenced("\n".join(look), "sh") if look else ""
 
@@ -199,7 +200,7 @@ def commands_of(record: Cause) -> list[str]:
         lines = [
             re.sub("gpusetup install (?!--venv).*", "gpusetup install", line) for line in lines
         ]
-        lines.append("gpusetup resolve    # for pip, uv or conda")
+        lines.append("gpusetup resolve    # or only print the commands for pip, uv and conda")
     for example, anywhere in OF_ONE_MACHINE:
         lines = [re.sub(example, anywhere, line) for line in lines]
     lines = sorted(dict.fromkeys(lines), key=ENDS_THE_SHELL.__contains__)

@@ -25,16 +25,8 @@ from gpusetup.configs.keys import named  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.job import (  # noqa: E402
-    Recipe,
-    Shape,
-    TrainingJob,
-)
-from gpusetup.plan.memory import (  # noqa: E402
-    SAME_LOSS,
-    JobMemory,
-    memory,
-)
+from gpusetup.plan.job import Recipe, Shape, TrainingJob  # noqa: E402
+from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
@@ -53,7 +45,7 @@ UNASKED = (
 )  # fmt: skip
 """Settings that cannot be said."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
-          "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip
+          "in-place-shifted": "in-graph"}  # fmt: skip
 
 
 class Met(NamedTuple):
@@ -128,7 +120,7 @@ def job(row: dict[str, str]) -> TrainingJob:
     chosen = trainers.trainer_defaults(trainer, shape.kind, 1, values)
     chosen |= {
         "amp": chosen.get("amp") or None,
-        "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
+        "loss": LOSSES.get(chosen["loss"]) or named("loss")(chosen["loss"]),
     }
     return TrainingJob(
         shape=shape,

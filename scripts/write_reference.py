@@ -154,12 +154,7 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-WRITERS = (
-    known_gpus,
-    commands,
-    verify_checks,
-    transcripts,
-)
+WRITERS = (known_gpus, commands, verify_checks, transcripts)
 
 
 def main() -> int:

@@ -192,7 +192,7 @@ def fenced(text: str, language: str = "") -> list[str]:
 
 
 def _answer(answer: DoctorAnswer, root: Finding, settings: Settings) -> Decision:
-    screen = doctor_screen(answer).shown(width=100, colour=False)
+    screen = doctor_screen(answer).for_terminal(width=100, colour=False)
     block = "\n".join(fenced(screen.rstrip("\n"), "text"))
     body = (
         f"{HELLO}\n\n**{answer.cause}**\n\n{block}\n\n{FOOT}\n\n"

@@ -17,11 +17,12 @@ from gpusetup.commands.parser import command
 from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
-from gpusetup.probe.snapshot_files import example_machines
 from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
+LONGEST_MESSAGE = 1000
+"""The maximum length of an error's message, which may quote what the assistant sent."""
 ERROR = "gpusetup.error/1"
 """The `schema` of an error's document."""
 INSTRUCTIONS = (
@@ -68,16 +69,17 @@ def schema_of(tool: Tool) -> Values:
     options = command(tool.command).Question.OPTIONS
     properties: Values = {}
     for name in tool.options:
-        kind, choices = options[name].json_type, options[name].keywords.get("choices")
+        json_type, choices = options[name].json_type, options[name].keywords.get("choices")
         # In a help text argparse needs `%%` for a percent sign.
         schema = text(options[name].keywords["help"].replace("%%", "%"))
-        if kind == "strings":
+        if json_type == "strings":
             # Accept a single text for a list of texts too, because models often forget the list.
             schema |= {"type": ["array", "string"], "items": {"type": "string"}}
         elif choices:
             schema["enum"] = [*choices]
         else:
-            schema["type"] = "integer" if kind == "number" else kind
+            # All numbers that a tool takes are whole.
+            schema["type"] = "integer" if json_type == "number" else json_type
         properties[name] = schema
     return {
         "type": "object",
@@ -95,14 +97,9 @@ def _answer_of(command: str, values: Values) -> Values:
 
 
 def _on_machine(command: str, values: Values, python: str | None) -> Values:
-    """A command's redacted answer about the described machine, or about this machine if none is
-    described.
-
-    It reads no path on this machine.
-    """
-    is_described = values.get("machine") or values.get("gpu_mem")
-    # A plan needs nothing but the GPU's name, while other commands read the rest from this machine.
-    if not is_described and not (command == "plan" and values.get("gpu")):
+    """A command's answer about the redacted snapshot of this machine, in which `values` replace
+    what they describe. A plan that names a GPU or its memory needs no snapshot."""
+    if command != "plan" or not (values.get("gpu") or values.get("gpu_mem")):
         doctor: Any = answered("doctor", {"python": python})
         values = {**values, "machine": redact(doctor.snapshot)}
     return _answer_of(command, values)
@@ -164,13 +161,6 @@ def _plan(values: Values, python: str | None) -> Values:
 
 # --- the table ----------------------------------------------------------------------------------
 
-MACHINE = {
-    "machine": {
-        **text("an example machine instead of this machine"),
-        "enum": [*example_machines()],
-    }
-}
-
 TOOLS = (
     Tool(
         name="diagnose",
@@ -180,7 +170,6 @@ TOOLS = (
             "evidence and the fix. Reads only; torch is not imported."
         ),
         options=("torch", "gpu", "driver"),
-        arguments=MACHINE,
         answer=lambda values, python: _shorter(_on_machine("doctor", values, python)),
     ),
     Tool(
@@ -206,7 +195,6 @@ TOOLS = (
             *("packages", "driver", "gpu", "os", "architecture", "python", "glibc"),
             *("torch", "backend", "explain"),
         ),
-        arguments=MACHINE,
         answer=_resolve,
     ),
     Tool(
@@ -222,7 +210,6 @@ TOOLS = (
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
             *("max_batch", "gpus_needed"),
         ),
-        arguments=MACHINE,
         answer=_plan,
     ),
     Tool(
@@ -252,7 +239,7 @@ def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
         answer = tool.answer(arguments, python)
     except Exception as error:
         problem = error if isinstance(error, GpuSetupError) else own_fault(error)
-        message, hint = problem.message[:1000], problem.hint
+        message, hint = problem.message[:LONGEST_MESSAGE], problem.hint
         answer = {"schema": ERROR, "message": message, "hint": hint, "exit": problem.exit_code}
     # The answer must not contain names of people, home folders or secrets.
     return bounded(dict(redact_document(answer)))
@@ -264,10 +251,11 @@ def _check(tool: Tool, arguments: Values) -> None:
     from jsonschema import Draft202012Validator
 
     schema = schema_of(tool)
-    for problem in Draft202012Validator(schema).iter_errors(arguments):
+    problem = next(Draft202012Validator(schema).iter_errors(arguments), None)
+    if problem is not None:
         argument = " ".join((tool.name, *map(str, problem.path)))
         hint = f"it takes {', '.join(schema['properties'])}"
-        raise UsageError(f"{argument}: {problem.message[:400]}", hint=hint)
+        raise UsageError(f"{argument}: {problem.message}", hint=hint)
 
 
 def bounded(document: Values, limit: int = LIMIT) -> Values:

@@ -11,13 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from gpusetup.accelerators.makers import identified, is_seen_only
-from gpusetup.catalog.gpus import (
-    GpuRow,
-    one_memory,
-    rows_or_none,
-    shares_memory,
-    tokens,
-)
+from gpusetup.catalog.gpus import GpuRow, one_memory, rows_or_none, shares_memory, tokens
 from gpusetup.catalog.kernels import release
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace

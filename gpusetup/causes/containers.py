@@ -6,7 +6,7 @@ Sources, where a record names no other: NVIDIA Container Toolkit documentation, 
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
@@ -163,7 +163,7 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=("invalid-device-ordinal", "mig-misconfigured"),
         events=("gpus-not-given",),
-        asks=(alike.LIST_GPUS,),
+        asks=(checks.LIST_GPUS,),
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
         cases=(
@@ -222,7 +222,7 @@ CAUSES = (
         "resource limit in Kubernetes",
         lacks="gpu",
         fix_for=start_with_gpu,
-        asks=(alike.ON_THE_HOST,),
+        asks=(checks.SMI_ON_HOST,),
         says=(
             r"nvidia driver was not detected|start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
@@ -238,7 +238,7 @@ CAUSES = (
                 "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST",
             ),
         ),
-        certain_if=proofs.driver_answers_beside_the_container,
+        certain_if=proofs.smi_runs_on_the_host_only,
         explains=("amd-gpu", "intel-gpu"),
         formerly=("container-no-maker-gpu",),
     ),
@@ -252,7 +252,7 @@ CAUSES = (
         "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
-            "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
+            "kubectl describe nodes | grep -A 10 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
         says=(
@@ -288,7 +288,7 @@ CAUSES = (
         check=CheckCommand("docker run --rm --gpus all ubuntu nvidia-smi", "docker: Error response from daemon: could not select device driver" ' "" with capabilities: [[gpu]].'),
         refuted_by=(
             Refutation(
-                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
+                facts.all_of(facts.toolkit_is_installed, facts.kubernetes_starts_containers),
                 "container-runtime-not-default",
             ),
             Refutation(facts.toolkit_is_installed, "docker-other-daemon", "docker context ls"),
@@ -296,8 +296,7 @@ CAUSES = (
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
-        means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
-        "registers the runtime that puts the driver's files into the container.",
+        means="The toolkit registers the runtime that puts the driver's files into the container.",
         text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",

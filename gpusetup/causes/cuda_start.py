@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, in_container
 from gpusetup.fixes import paste, system_packages
@@ -66,7 +66,7 @@ CAUSES = (
         "libcuda-missing",
         by_check=True,
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
-        means="nvidia-smi works without it. Driver packages for servers, and containers, "
+        means="nvidia-smi works without libcuda. Driver packages for servers, and containers, "
         "sometimes lack the compute libraries, and an interrupted installation leaves files of "
         "two versions.",
         text="On the host, install the compute libraries of exactly this driver version "
@@ -82,7 +82,7 @@ CAUSES = (
         means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         symptom=True,
-        asks=(alike.LIST_GPUS,),
+        asks=(checks.LIST_GPUS,),
     ),
     Cause(
         "os-call-failed",
@@ -168,7 +168,7 @@ CAUSES = (
         "`nvidia-smi` works.",
         text="On Linux, reload the nvidia_uvm module and restart the program. If that does not "
         "help, reboot",
-        asks=(alike.NODES,),
+        asks=(checks.DEVICE_NODES,),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
@@ -181,7 +181,7 @@ CAUSES = (
         text="Reboot. If the error remains, reinstall the driver",
         symptom=True,
         commands=("sudo reboot",),
-        asks=(alike.KERNEL_LOG,),
+        asks=(checks.KERNEL_LOG,),
     ),
     Cause(
         "libcuda-stub",
@@ -333,7 +333,7 @@ CAUSES = (
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         means="There are more ranks (processes of a job) than GPUs, or an index is too large.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
-        asks=(alike.LIST_GPUS,),
+        asks=(checks.LIST_GPUS,),
         says=(
             says(r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]", example="MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]"),
             "invalid device ordinal",

@@ -7,7 +7,7 @@ Sources, where a record names no other: NVML API reference, nvmlReturn_t.
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import events, in_container, listed_gpus
 from gpusetup.evidence.places import no
 from gpusetup.fixes import drivers
@@ -30,7 +30,7 @@ CAUSES = (
         certain_if=proofs.driver_and_need_are_read,
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
-            Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
+            Refutation(facts.driver_is_new_enough, "wrong-libcuda-loaded", checks.WHICH_LIBCUDA),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
@@ -60,7 +60,7 @@ CAUSES = (
         text="Install your distribution's driver package and reboot",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        asks=(alike.ON_THE_BUS,),
+        asks=(checks.PCI_GPUS,),
     ),
     Cause(
         "hybrid-gpu-off",
@@ -89,9 +89,8 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
-        "Secure Boot rejects a module whose key is not enrolled. If your driver loads on demand, "
-        "run `nvidia-smi` once.",
+        means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure Boot "
+        "rejects the module.",
         text="Load or rebuild the module, block nouveau, or reboot",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
@@ -168,7 +167,7 @@ CAUSES = (
         "CUDA_VISIBLE_DEVICES can exclude a single GPU that does not respond",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
-        look=(alike.KERNEL_LOG,),
+        look=(checks.KERNEL_LOG,),
         commands=("sudo reboot",),
         formerly=("driver-slow", "nvml-init-failed", "gpu-does-not-answer", "cuda-misses-gpu"),
     ),
@@ -182,9 +181,9 @@ CAUSES = (
         "stayed loaded.",
         text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that "
         "uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
-        "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
-        "container, restart the container instead, and keep driver packages out of its image. If "
-        "a reboot changes nothing, reinstall the driver",
+        "sudo modprobe nvidia`. If other people use this machine, tell them first. If "
+        "nvidia-smi fails only in a container, restart the container, and keep driver packages out "
+        "of its image. If a reboot changes nothing, reinstall the driver",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer",
@@ -213,6 +212,6 @@ CAUSES = (
         commands=drivers.driver_commands,
         needs_root=True,
         needs_reboot=True,
-        asks=(alike.KERNEL_LOG,),
+        asks=(checks.KERNEL_LOG,),
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -164,7 +164,7 @@ CAUSES = (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
-        asks=(alike.TORCHS_KERNELS,),
+        asks=(checks.TORCHS_KERNELS,),
         cases=(
             Message(
                 having={"needs": ""},
@@ -191,7 +191,7 @@ CAUSES = (
         "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of "
         "torch's CUDA. Or install the torch release that the extension was written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
-        look=(alike.TORCHS_CUDA, "nvcc --version", "g++ --version"),
+        look=(checks.CUDA_OF_TORCH, "nvcc --version", "g++ --version"),
         says=(
             says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch|C\+\+(?:1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", example="#error You need C++17 to compile PyTorch", who="build"),
             says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
@@ -299,7 +299,7 @@ CAUSES = (
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
         # torch/utils/cpp_extension.py.
         commands=rebuild_of("extension-not-built"),
-        look=(alike.TORCHS_CUDA,),
+        look=(checks.CUDA_OF_TORCH,),
         says=(
             says(r"RuntimeError: Not compiled with (?:CUDA|GPU) support", example="RuntimeError: Not compiled with CUDA support"),
             says(r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined", example="NameError: name 'autogptq_cuda_256' is not defined"),

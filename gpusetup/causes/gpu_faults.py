@@ -6,8 +6,8 @@ Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manua
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand
-from gpusetup.evidence import alike, proofs
-from gpusetup.evidence.context import says_nothing_else
+from gpusetup.evidence import checks, proofs
+from gpusetup.evidence.context import shows_no_other_failure
 from gpusetup.messages.fragments import BUS, CAPABILITY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -32,7 +32,7 @@ CAUSES = (
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         explains=("driver-not-loaded",),
         commands=("sudo reboot",),
-        asks=(alike.KERNEL_LOG,),
+        asks=(checks.KERNEL_LOG,),
         says=(
             says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
             says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost|nvml_error_gpu_is_lost"),
@@ -116,7 +116,7 @@ CAUSES = (
         "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
         "generation lower. If they fill the log, the kernel option `pcie_aspm=off` often helps",
         events=("pcie-slow", "pcie-errors"),
-        where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
+        where=(lambda context: shows_no_other_failure(context, "pcie-slow", "pcie-errors"),),
         says=(says(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)", example="41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)"),),
     ),
     Cause(
@@ -175,7 +175,7 @@ CAUSES = (
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         explains=("container-toolkit-missing",),
-        asks=(alike.ON_THE_BUS,),
+        asks=(checks.PCI_GPUS,),
         says=(
             says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
         ),

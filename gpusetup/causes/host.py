@@ -4,7 +4,7 @@ imprecise."""
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import alike, proofs
+from gpusetup.evidence import checks, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
 from gpusetup.evidence.places import no
 from gpusetup.fixes import training
@@ -127,12 +127,11 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="The computer ran out of RAM, or the container reached its limit. It is not the GPU's "
-        "memory.",
+        means="The computer ran out of RAM (not of GPU memory), or the container reached its limit.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",
         # Source: Linux documentation, OOM killer.
-        asks=(alike.HOST_MEMORY,),
+        asks=(checks.HOST_MEMORY,),
         says=(
             says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes|DefaultCPUAllocator: not enough memory", example="RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12", who="torch"),
             says(r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)", example="Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB"),

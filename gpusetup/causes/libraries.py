@@ -11,7 +11,7 @@ import re
 from gpusetup.catalog.builds import Name
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package, listed_files
@@ -265,7 +265,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-lib-missing",
-        check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
+        check=CheckCommand("python -m pip list | grep -i nvidia  # Windows: python -m pip list | findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
@@ -291,7 +291,7 @@ CAUSES = (
                 text="Install the current release of bitsandbytes, which finds the CUDA "
                 "libraries that come with torch. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
-                look=(alike.TORCHS_CUDA,),
+                look=(checks.CUDA_OF_TORCH,),
             ),
             Message(
                 where=(_another_package_needs_it,),
@@ -299,7 +299,7 @@ CAUSES = (
                 "file). If it is for torch's CUDA version, import torch before the package, or put "
                 "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH. Otherwise "
                 "install the package's build for torch's CUDA version, or rebuild it here",
-                look=(alike.TORCHS_CUDA,),
+                look=(checks.CUDA_OF_TORCH,),
             ),
         ),
         asks=("python -m bitsandbytes",),
@@ -342,8 +342,8 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton that fits this torch",
-        means="torch for Linux needs triton in exactly one release, which is missing, broken or "
-        "another one; or the driver does not respond to Triton.",
+        means="torch for Linux needs one exact release of triton. That release is missing, broken or "
+        "a different one is installed, or the driver does not respond to Triton.",
         text="Keep torch, and install the release of triton that it requires (`pip check` names "
         'it). `python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
@@ -358,11 +358,12 @@ CAUSES = (
     ),
     Cause(
         "triton-build-failed",
-        look=(alike.WHICH_LIBCUDA,),
+        look=(checks.WHICH_LIBCUDA,),
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
-        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
-        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1",
+        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), make a "
+        "link named libcuda.so to the driver's libcuda.so.1 in a new folder, and set "
+        "TRITON_LIBCUDA_PATH to this folder",
         # Source: Triton's sources (build.py, driver.py).
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
@@ -398,7 +399,7 @@ CAUSES = (
             f"{name}-mismatch",
             by_check=True,
             certain_if=proofs.installed_pair_is_read(name),
-            check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
+            check=CheckCommand("python -m pip list | grep -i torch  # Windows: python -m pip list | findstr torch", f"torch                    2.14.1+cu130\n{name:<24} {release}"),
             title="{pair}",
             plain=f"{name} was built for another torch",
             means="Each release is compiled for one torch release and one CUDA version (torchaudio "
@@ -421,8 +422,8 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{package} requires {needs}, but {have} is installed",
         plain="A package needs a different torch version from the installed one",
-        means="pip and uv install such a package with a warning at most. It then fails at import or "
-        "runs without its kernels. It matters only if you use the package.",
+        means="pip and uv install such a package with a warning at most. The package then fails "
+        "at import or runs without its kernels.",
         text="Install releases that fit each other",
         # Source: each row in data/companions.json names its own.
         look=("pip check",),
@@ -459,8 +460,7 @@ CAUSES = (
         "mkl-version-mismatch",
         certain_if=proofs.message_states_it,
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent, which older conda builds of torch "
-        "need.",
+        means="MKL 2024.1 removed this symbol.",
         text="Install an older MKL in this environment, or install torch with pip",
         # Source: pytorch/pytorch#123097.
         commands=("conda install -y 'mkl<2024.1'",),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
-from gpusetup.evidence.facts import whys
+from gpusetup.evidence.facts import reasons_of
 
 
 def _rocm_finds_no_gpu(context: RuleContext) -> bool:
@@ -78,7 +78,7 @@ CAUSES = (
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
-                where=(lambda context: "tensors" in whys(context, "mps-lacks"),),
+                where=(lambda context: "tensors" in reasons_of(context, "mps-lacks"),),
                 title='A tensor of the program is not on the Mac\'s device "mps"',
                 means="torch and Metal work. The program left the model, an input or a constant on "
                 "the CPU.",
@@ -88,7 +88,7 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
-        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        certain_if=proofs.build_of_another_maker,
         title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
         means="PyTorch publishes ROCm builds for Linux. AMD publishes additional ROCm builds, "
         "including some for Windows.",
@@ -99,7 +99,7 @@ CAUSES = (
                 facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
-            Refutation(facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
+            Refutation(facts.only_the_maker_is_named, "", checks.WHICH_ROCM),
         ),
         cases=(
             NO_KERNELS,
@@ -117,12 +117,12 @@ CAUSES = (
     ),
     Cause(
         "intel-gpu",
-        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        certain_if=proofs.build_of_another_maker,
         title="This is an Intel GPU: torch's XPU build can use it, but its CUDA builds cannot",
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build, and use the xpu device",
         # Source: torch documentation, XPU backend.
-        refuted_by=(Refutation(facts.only_the_maker_is_named, "", alike.TORCHS_XPU),),
+        refuted_by=(Refutation(facts.only_the_maker_is_named, "", checks.TORCHS_XPU),),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

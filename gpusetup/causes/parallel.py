@@ -7,7 +7,7 @@ lines); torch documentation, distributed.
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence import alike, proofs
+from gpusetup.evidence import checks, proofs
 from gpusetup.messages.row import says
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"
@@ -40,7 +40,7 @@ CAUSES = (
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
         "interface. On a single node, `lo` works",
         commands=("unset NCCL_SOCKET_IFNAME",),
-        asks=(alike.NCCL_LOG,),
+        asks=(checks.NCCL_LOG,),
         says=(
             r"no socket interface found|no interface found in the same subnet",
             says(r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)", example="RuntimeError: Unable to find interface for: [eth7]"),
@@ -55,7 +55,7 @@ CAUSES = (
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
         commands=("export NCCL_P2P_DISABLE=1",),
-        asks=(f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",),
+        asks=(f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {checks.RUN_AGAIN}",),
         says=(
             r"peer access is not supported|peer mapping resources exhausted|cudaErrorPeerAccessUnsupported|(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
         ),
@@ -120,7 +120,7 @@ CAUSES = (
         "WARN. If no rank shows an error, see where each of them waits (`py-spy dump --pid PID`)",
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        asks=(alike.NCCL_LOG,),
+        asks=(checks.NCCL_LOG,),
         says=(
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
             says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", example="Call to ibv_modify_qp failed with error No such device"),

@@ -7,14 +7,14 @@ Sources, where a record names no other: CUDA Runtime API reference, cudaError.
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import alike, proofs
+from gpusetup.evidence import checks, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
     has_nvidia,
-    says_nothing_else,
+    shows_no_other_failure,
 )
-from gpusetup.evidence.places import ON_MACOS, is_beside_torch
+from gpusetup.evidence.places import ON_MACOS, uses_no_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -46,7 +46,7 @@ def no_reason_is_shown(context: RuleContext) -> bool:
 
 def _seeks_a_gpu(context: RuleContext) -> bool:
     """Whether a program without torch looks for a GPU on a machine that may have an NVIDIA GPU."""
-    looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
+    looks_for_one = events(context, "program-sees-no-gpu") or uses_no_torch(context)
     return bool(looks_for_one) and (has_nvidia(context) is not False)
 
 
@@ -54,7 +54,7 @@ def _cpu_use_is_unexplained(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
     the program uses torch, and no GPU of another maker is named."""
     is_cpu_build = context.torch.backend == "cpu"
-    return not (is_cpu_build or is_beside_torch(context) or events(context, "foreign-gpu"))
+    return not (is_cpu_build or uses_no_torch(context) or events(context, "foreign-gpu"))
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
@@ -106,7 +106,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-unused",
-        check=CheckCommand(alike.TORCHS_CUDA, "2.9.1+cpu None"),
+        check=CheckCommand(checks.CUDA_OF_TORCH, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
@@ -123,19 +123,19 @@ CAUSES = (
                 "CPU unless they are told.",
                 text="First see whether this Python reaches the GPU: it must print arm64 and True. "
                 "Then choose mps in the program's options (with Lightning: `accelerator=\"mps\"`)",
-                look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
+                look=(checks.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
             ),
         ),
         symptom=True,
         failure=6,
         where=(
             # The name of a GPU from another maker is an event, but no failure.
-            lambda context: says_nothing_else(context, "foreign-gpu"),
+            lambda context: shows_no_other_failure(context, "foreign-gpu"),
             _cpu_use_is_unexplained,
             # A program that occupies GPU memory uses the GPU.
             lambda context: not any("holds" in e.values for e in events(context, "gpu-starved")),
         ),
-        asks=(alike.ASK_TORCH, alike.TORCH_SEES,),
+        asks=(checks.ASK_TORCH, checks.TORCH_SEES,),
     ),
     Cause(
         "input-bound",
@@ -149,9 +149,9 @@ CAUSES = (
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
         failure=7,
-        where=(says_nothing_else, _cpu_use_is_unexplained),
+        where=(shows_no_other_failure, _cpu_use_is_unexplained),
         events=("gpu-starved",),
-        asks=(alike.LOADER,),
+        asks=(checks.DATA_LOADER,),
     ),
     Cause(
         "program-without-gpu-support",
@@ -200,7 +200,7 @@ CAUSES = (
         "driver and torch are not the reason.",
         text="Run the program again, and read the first error that it prints",
         failure=8,
-        where=(says_nothing_else,),
+        where=(shows_no_other_failure,),
         cases=(
             Message(
                 having={"needs": ""},

@@ -146,7 +146,7 @@ class Cause(Message, kw_only=False):
     """The messages that show the cause: a row each, with its pattern and an example. A plain
     pattern is its own example. Each match becomes an event with the cause's name."""
     asks: Words = ()
-    """Commands whose output tells this cause from others with the same message (see `alike`).
+    """Commands whose output tells this cause from others with the same message (see `evidence.checks`).
     doctor suggests the first one whose output is not in the text."""
     certain_if: Callable[[Any], object] | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
@@ -177,6 +177,11 @@ class Cause(Message, kw_only=False):
         """The cause's layer and its rank in that layer; None for a cause that is never the root
         cause."""
         return PLACES.get(self.id)
+
+    @property
+    def layer(self) -> Layer | None:
+        """The cause's layer; None for a cause that is never the root cause."""
+        return self.place[0] if self.place else None
 
     @property
     def kinds(self) -> Words:

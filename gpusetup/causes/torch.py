@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, events, packages
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -117,7 +117,7 @@ NO_NEWER = (
 
 
 TORCH_HAS_THE_KERNELS = Refutation(
-    facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+    facts.torch_has_the_kernels, "extension-arch-mismatch", checks.BLOCKING_RUN
 )
 
 CAUSES = (
@@ -133,8 +133,7 @@ CAUSES = (
         "torch-missing",
         by_check=True,
         certain_if=proofs.no_torch_is_listed,
-        means="The Python that runs the program has no torch. Often the reason is that torch was "
-        "installed into another environment.",
+        means="Often torch was installed into a different environment.",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         text="Install torch",
@@ -250,7 +249,7 @@ CAUSES = (
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
             ),
         ),
-        asks=(alike.ASK_TORCH, alike.LIST_GPUS,),
+        asks=(checks.ASK_TORCH, checks.LIST_GPUS,),
     ),
     Cause(
         "gpu-check-failed",
@@ -261,8 +260,8 @@ CAUSES = (
     ),
     Cause(
         "torch-cpu-build",
-        certain_if=proofs.cpu_build_beside_a_gpu,
-        check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
+        certain_if=proofs.cpu_build_with_a_gpu,
+        check=CheckCommand(checks.CUDA_OF_TORCH, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="On Windows, `pip install torch` installs a CPU build. conda picks one if it sees "
@@ -270,12 +269,12 @@ CAUSES = (
         text="Replace the CPU build with a CUDA build. ",
         explains=("extension-abi-mismatch",),
         fix_for=_replace_cpu_build,
-        asks=(alike.LIST_GPUS,),
+        asks=(checks.LIST_GPUS,),
         formerly=("smi-banner-misread",),
     ),
     Cause(
         "rocm-wheel-on-nvidia",
-        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        certain_if=proofs.build_of_another_maker,
         title="{who} is a build for {maker} GPUs: it cannot use {gpus}",
         plain="torch is a build for another vendor's GPUs on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
@@ -307,7 +306,7 @@ CAUSES = (
     Cause(
         "arch-too-new-for-wheel",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
+        check=CheckCommand(checks.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
@@ -317,12 +316,12 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, application compatibility.
         explains=("cuda-library-error",),
         fix_for=_other_wheel,
-        asks=(alike.BESIDE_TORCH,),
+        asks=(checks.GPU_AND_DRIVER,),
     ),
     Cause(
         "arch-too-old-for-wheel",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(alike.TORCHS_KERNELS, "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_100', 'sm_120'] (6, 1)"),
+        check=CheckCommand(checks.TORCHS_KERNELS, "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_100', 'sm_120'] (6, 1)"),
         refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
@@ -338,7 +337,7 @@ CAUSES = (
         "no-kernel-image",
         formerly=("kernel-image-invalid",),
         by_check=True,
-        check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
+        check=CheckCommand(checks.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="torch, or an extension, has no kernel for {gpu}",
         means="This message names neither the GPU nor the package that lacks the kernel.",
@@ -346,7 +345,7 @@ CAUSES = (
         "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
         "--no-deps --force-reinstall --no-cache-dir PACKAGE`)",
         # Source: CUDA Runtime API reference, cudaError.
-        asks=(alike.TORCHS_KERNELS,),
+        asks=(checks.TORCHS_KERNELS,),
         says=(
             says(r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}", example="FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37"),
             r"(?:Cuda failure '|CUDA error: )invalid device function|(?:CUDA error|Triton Error \[CUDA\]): device kernel image is invalid",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import alike, facts, proofs
+from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST
@@ -106,7 +106,7 @@ CAUSES = (
     ),
     Cause(
         "python-32bit",
-        check=CheckCommand(alike.BITS, "3.12.4 (tags/v3.12.4:8e8a4ba, Jun  6 2024, 19:11:27) [MSC v.1940 32 bit (Intel)] 32"),
+        check=CheckCommand(checks.PYTHON_BITS, "3.12.4 (tags/v3.12.4:8e8a4ba, Jun  6 2024, 19:11:27) [MSC v.1940 32 bit (Intel)] 32"),
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Create an environment with a 64-bit Python",
@@ -141,7 +141,7 @@ CAUSES = (
         "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2). Windows on ARM has the "
         "CPU build only: use a 64-bit x86 Python, or the index "
         "https://download.pytorch.org/whl/cpu",
-        asks=(alike.BITS,),
+        asks=(checks.PYTHON_BITS,),
         says=(
             says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             says(r"(?:Distribution `?(?P<requirement>[\w.-]+==[\w.+]+)(?: @ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`? )?can't be installed because it doesn't have a source distribution or wheel for the current platform", "wheel for the current platform", example="error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform"),
@@ -171,7 +171,7 @@ CAUSES = (
         means="Versions with a label such as +cu128 are only in PyTorch's index, which does not "
         "have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
-        asks=(alike.BITS,),
+        asks=(checks.PYTHON_BITS,),
         formerly=("package-not-found",),
         says=(
             says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
@@ -186,8 +186,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
         "build needs one",
-        means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
-        "builds.",
+        means="Without this package, which shows the driver, conda chooses CPU builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
         "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
         "Otherwise install the driver",
@@ -229,8 +228,8 @@ CAUSES = (
         check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
         title="This Python belongs to the operating system or to another user: the installer may not "
         "change it",
-        means="The distribution's own programs use its packages, and pip would break them; or its "
-        "folder is not yours, or a running program uses its files.",
+        means="The distribution's own programs use the packages of its Python, and pip would break "
+        "them. In other cases, the folder is not yours, or a running program uses a file in it.",
         text="Create your own environment and install there. If it is yours, close the programs "
         "that use its files",
         # Source: PEP 668.

@@ -9,13 +9,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.catalog.companions import UNREAD
 from gpusetup.choose.wish import Wish
-from gpusetup.model.builds import (
-    Advice,
-    JointPackage,
-    Rejection,
-    Served,
-    TorchBuild,
-)
+from gpusetup.model.builds import Advice, JointPackage, Rejection, Served, TorchBuild
 from gpusetup.model.frozen import Frozen, Text
 
 Change = Literal["again", "same-version", "nearest-newer", "newest", "upgrade", "first"]
@@ -46,8 +40,6 @@ class Choice(Frozen):
     notes: tuple[str, ...] = ()
     """What the user should know about the build, for example that the GPU is a guess."""
     notes_on_packages: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ()
-    """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     installed: TorchBuild | None = None
@@ -69,10 +61,8 @@ class Choice(Frozen):
 def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
     """The URL of the folder on torch's index, or on its mirror with this root, that has a build;
     None if no index is known to have it."""
-    if build is None or build.channel != "pytorch" or build.backend == UNREAD:
-        return None
-    # No index is known to have a vendor's or a nightly build.
-    if build.cuda and not build.pythons:
+    # The catalog has the Pythons of each build. A vendor's or a nightly build is not in it.
+    if build is None or build.channel != "pytorch" or not build.pythons:
         return None
     return build.index or index_url(build.backend, root)
 

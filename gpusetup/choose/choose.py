@@ -27,10 +27,10 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
-from gpusetup.choose.compatibility import numpy_beside, uses_torch
+from gpusetup.choose.compatibility import uses_torch
 from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import installed_backend, installed_build, public, serves
+from gpusetup.choose.installed import COMPANIONS, installed_backend, installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.other_makers import refuse_foreign_backend
 from gpusetup.choose.packages import (
@@ -55,21 +55,19 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     work with it.
 
     `index` is asked which versions of the requested packages work with torch. Without an index, the
-    installer chooses the versions, or the companion table does if `wish.offline` is set. Raises
-    Unsatisfiable if no set of packages fits this host.
+    installer chooses the versions, or the companion table does if `wish.offline` is set. For AMD's
+    and Intel's GPUs, only torch is chosen. Raises Unsatisfiable if no set of packages fits this
+    host, or if the backend is for another maker's GPU.
     """
     refuse_foreign_backend(wish, host.machine)
     maker = question_of(wish, host, catalog).maker
     if maker is None:
-        choice = choose_with_packages(wish, host, catalog, index)
-    else:
-        choice = least_change(wish, host, catalog)
-        if wish.words and (wish.offline or index is not None):
-            note = "gpusetup asks no index for other packages: install them last"
-            choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
-    # Packages that come with torch must work with it. doctor uses the same table.
-    numpy = numpy_beside(choice.build.torch) if choice.build else None
-    return replace(choice, limits=(numpy,)) if numpy else choice
+        return choose_with_packages(wish, host, catalog, index)
+    choice = least_change(wish, host, catalog)
+    if wish.packages:
+        note = "gpusetup asks no index for other packages: install them last"
+        choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
+    return choice
 
 
 # --- torch with packages --------------------------------------------------------------------------
@@ -84,7 +82,7 @@ def choose_with_packages(
     Packages without a wheel anywhere are left out first, and a note says how to build them.
     """
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
-    sources = source_only(question)
+    sources = source_only(question) if wish.words else {}
     packages = tuple(word for word in wish.packages if name_of(word) not in sources)
     wish = replace(wish, packages=packages)
     question = replace(question, wish=wish)
@@ -96,7 +94,6 @@ def choose_with_packages(
     if wish.words and wish.offline:
         chosen = set_by_table(question)
     elif wish.words and is_on_an_index and index is not None:
-        index.begin(choice, wish.words)
         may_leave_gpu_unused = not choice.moves and has_cpu_build_beside_gpu(wish, host, catalog)
         # Packages that bring torch need it on the GPU, so its CPU build does not stay.
         if may_leave_gpu_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
@@ -127,7 +124,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
     If the installed torch stays and works with the packages, the installer chooses their versions.
     """
     wish, before, build = question.wish, choice.build, chosen.build
-    # What is installed later must not be in the installation of the set.
+    # A package that is built from source, or left to the installer, is installed after the set.
     packages = tuple(word for word in wish.packages if name_of(word) not in chosen.left_out)
     is_same = before is not None and (before.torch, before.backend) == (build.torch, build.backend)
     stays = before is not None and not choice.moves
@@ -146,23 +143,23 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         upgrade=False,
         packages=packages,
     )
-    moved = least_change(exact, question.host, question.catalog)
-    reason = chosen.why_older or moved.reason
+    changed = least_change(exact, question.host, question.catalog)
+    reason = chosen.why_older or changed.reason
     if is_same:
         reason = choice.reason
     elif stays:
         version = question.host.machine.torch.version
         reason = f"with torch {version} {' and '.join(wish.packages)} would be old, or missing"
     companions = {
-        package.name: package.version.partition("+")[0]
+        package.name: public(package.version)
         for package in chosen.packages
-        if package.name in FAMILY[1:] and package.version
+        if package.name in COMPANIONS and package.version
     }
     return replace(
-        moved,
-        build=replace(moved.build, **companions) if moved.build else None,
+        changed,
+        build=replace(changed.build, **companions) if changed.build else None,
         reason=reason,
-        # They would be about torch alone, without the packages.
+        # The rejections and the advice are about torch alone, without the packages.
         rejections=(),
         advice=None,
         packages=chosen.packages,
@@ -176,8 +173,8 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """Choose torch alone. Other packages only count for whether a CPU build may stay."""
     if not (wish.packages or wish.family or wish.names_build or wish.upgrade):
-        # The first request that the machine or the report shows and for which a build exists wins;
-        # if there is none, the last request.
+        # The first request that the machine or the report shows and for which a build fits. If none
+        # fits, the choice for the last request says why.
         for shown_wish in wishes_shown(host.machine, catalog):
             choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
             if choice.build is not None:
@@ -217,6 +214,7 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     exists = ((torch or "").removeprefix("=="), backend) in builds
     if backend == "auto" or exists or not is_refused:
         yield Wish(torch=torch, backend=backend)
+    # Then any backend, then the installed version instead of the wanted one, then any torch.
     yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))
 
 
@@ -227,8 +225,11 @@ def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = Fals
     were requested.
     """
     machine = host.machine
-    by_conda = stays and machine.torch.installer == "conda"
-    question = question_of(replace(wish, installer="conda") if by_conda else wish, host, catalog)
+    channels = wish
+    # A torch that conda installed and that stays is offered the newest of conda's channels.
+    if stays and machine.torch.installer == "conda":
+        channels = replace(wish, installer="conda")
+    question = question_of(channels, host, catalog)
     newest = newest_fitting(question)
     installed = installed_build(machine, question)
     choice, reason = newest, None
@@ -260,8 +261,8 @@ def change_of(
     if build is None:
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
-    is_asked = question.maker is not None or wish.wanted_backend != "auto"
-    if crosses(installed.backend, build.backend) and not is_asked:
+    is_requested = question.maker is not None or wish.wanted_backend != "auto"
+    if crosses(installed.backend, build.backend) and not is_requested:
         as_it_is = as_installed(installed, question)
         # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
         if wish.wants_newest and serves(installed, machine, question):
@@ -275,8 +276,9 @@ def change_of(
     # The label may differ, because the purpose is to get the same version from another index.
     if before.public == after.public:
         return replace(choice, action="same-version")
-    is_newest = newest.build is not None and newest.build.torch == build.torch
-    return replace(choice, action="newest" if is_newest or after < before else "nearest-newer")
+    # An older torch is only chosen if no newer one fits, so it is the newest that fits.
+    is_newest = after < before or (newest.build is not None and newest.build.torch == build.torch)
+    return replace(choice, action="newest" if is_newest else "nearest-newer")
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
@@ -307,10 +309,9 @@ def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
     build = nearest(public(torch), question)
     if build is None:
         return newest_fitting(question)
-    # In `2.5.1+cu124`, the version also requests the backend (the wish's `backend` is `auto`), so
-    # another version in its place must keep the label.
-    label = f"+{question.wish.label}" if question.wish.label else ""
-    exact = replace(question.wish, torch=f"=={build.torch}{label}")
+    # The requested version may name the backend (`2.5.1+cu124`), so request that too.
+    exact = replace(question.wish, torch=f"=={build.torch}", backend=question.backend)
+    # For this version alone, with its alternatives and the reasons against its other builds.
     return newest_fitting(replace(question, wish=exact))
 
 
@@ -341,6 +342,7 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
             f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
             "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
         )
+    # For AMD's and Intel's GPUs, the installed version is not looked for, so nothing is said of it.
     if installed is None or (question.maker and choice.action == "newest"):
         return "the newest that fits"
     if choice.action == "kept" and installed.backend == UNREAD:

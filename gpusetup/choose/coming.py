@@ -74,14 +74,15 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
             followers=tuple(again),
         )
     missing = [name for name in wanted if name != "torch" and name not in installed]
-    # A companion that does not match the torch that stays is installed again. If the user asked
-    # only for packages, one that they did not name stays as it is.
+    # A companion that does not match the torch that stays is replaced. If the user asked only for
+    # packages, one that they did not name stays as it is.
     to_repair = [
         name
         for name in companions_of_another(machine, build.torch, build.backend, catalog)
         if wish.is_about_torch or name in wish.family
     ]
-    # For a nightly or a self-compiled torch, no index is known to have companions.
+    # For a nightly or a self-compiled torch, no index is known to have companions. That is an error
+    # only for a companion that the user asked for.
     versions = build.family()
     for name in (*missing, *to_repair):
         if name not in versions and (name in missing or name in wish.family):
@@ -118,7 +119,7 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     build = newest.build if newest else None
     if build is None or (installed and crosses(installed.backend, build.backend)):
         return None
-    # By itself, `--upgrade` takes the newest torch of any backend.
+    # `--upgrade` ignores the bounds of `--torch`, so they are replaced by this version.
     torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)
     backend = () if choice.wish.backend == "auto" else ("--backend", choice.wish.backend)
     mirror = () if root == INDEX_ROOT else ("--index", root)
@@ -150,7 +151,8 @@ def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, 
     environment.
     """
     build, wish = choice.build, choice.wish
-    if build is None or not build.pythons:  # no known index has this build
+    # An installed build without Pythons is in no index that is known.
+    if build is None or not build.pythons:
         return ()
     companions = tuple(name for name in installed_family(machine)[1:] if name in build.family())
     if choice.action == "refused" or wish.names_build or wish.installer != "auto":

@@ -13,6 +13,7 @@ import re
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, index_of
+from gpusetup.choose.compatibility import numpy_limits
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, Fallback
@@ -77,9 +78,9 @@ def steps_of_wheels(
     install: Words = (*started(python), "-m", "pip", "install")
     if installer == "uv":
         install = ("uv", "pip", "install", *(("--python", python) if python else ()))
-    build, beside_torch = choice.build, [one for one in packages if one not in FAMILY]
-    # No index is known to have a CUDA build without Pythons, such as a vendor's.
-    if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
+    build, other_packages = choice.build, [one for one in packages if one not in FAMILY]
+    # No index is known to have a build without Pythons, such as a vendor's.
+    if build is None or build.channel != "pytorch" or not build.pythons:
         raise Unsatisfiable("No wheel of torch fits this machine")
     family = build.family(packages)
     exact, reinstalled = [], []
@@ -92,10 +93,11 @@ def steps_of_wheels(
         is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")
-        reinstalled += [name] if is_again or not is_labelled else []
+        if is_again or not is_labelled:
+            reinstalled.append(name)
     exact += requirements_on_torch_index(choice)
     url = build.index or index_url(build.backend, root)
-    if install[0] == "uv":
+    if installer == "uv":
         # torch's own index comes before the indexes in the user's configuration, because uv uses
         # the first index that has a project. `--index-url` would not work here, because
         # UV_DEFAULT_INDEX overrides it. As the default index too, it is the only one
@@ -107,18 +109,18 @@ def steps_of_wheels(
         reinstall = ("--force-reinstall",) if reinstalled else ()
         from_torch_index = (*reinstall, "--index-url", url)
     # torch by itself neither installs numpy nor needs it.
-    is_torch_alone = {*family} <= {"torch"} and not beside_torch
-    limits = () if is_torch_alone else choice.limits
+    is_torch_alone = {*family} <= {"torch"} and not other_packages
+    limits = () if is_torch_alone else numpy_limits(build.torch)
     # Torch's packages are named again, so that the other packages cannot replace them, and so that
     # what torch requires is installed.
-    rest = Step(argv=(*install, *exact, *beside_torch, *limits))
+    rest = Step(argv=(*install, *exact, *other_packages, *limits))
     # Without torch's packages, the default index has everything.
     if not exact:
         return (rest,)
     if maker_of(build.backend) in NEEDS_ITS_INDEX:
         # The first step also installs torch's dependencies, so only other packages need a second.
         whole_family = Step(argv=(*install, *from_torch_index, *exact))
-        return (whole_family, rest) if beside_torch else (whole_family,)
+        return (whole_family, rest) if other_packages else (whole_family,)
     return (Step(argv=(*install, "--no-deps", *from_torch_index, *exact)), rest)
 
 
@@ -170,15 +172,17 @@ def steps_of_conda(
         specs = [f"pytorch::pytorch=={build.torch}"]
         specs += [f"pytorch::{one}=={release}" for one, release in companions.items()]
         specs.append(f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly")
-        specs += [MKL] if build.os == "linux" else []
+        if build.os == "linux":
+            specs.append(MKL)
     else:
         # Plain `pytorch` becomes a CPU build if no GPU is visible.
         metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
         specs = [f"{metapackage}={build.torch}", *companions]
-        specs += [f"cuda-version={build.cuda}"] if build.cuda else []
+        if build.cuda:
+            specs.append(f"cuda-version={build.cuda}")
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
     # does not.
-    limits = choice.limits if build.channel == "conda-pytorch" else ()
+    limits = numpy_limits(build.torch) if build.channel == "conda-pytorch" else ()
     channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
     argv = (*command, "--override-channels", *channels, *specs, *limits)
     install = Step(argv=argv)

@@ -15,16 +15,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import (
-    Pair,
-    Project,
-    companion_table,
-    has_cuda,
-    row_of,
-)
+from gpusetup.catalog.companion_table import Pair, Project, companion_table, has_cuda, row_of
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
-from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
+from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages, may_have_release
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -138,6 +132,7 @@ def why_row_differs(
     is_of_torch_index = of_torch_index and project.on_torch_index and build.cuda_major != usual
     if is_of_torch_index or has_cuda(project, row, build.cuda_major, usual):
         return None
+    # The table writes `default` for the CUDA version of PyPI's torch.
     built_for = " and ".join(row.cuda.split()).replace("default", usual)
     torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
     return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
@@ -203,16 +198,17 @@ NUMPY_1, FIRST_FOR_NUMPY_2 = "numpy<2", "2.3.0"
 """The numpy versions with the ABI that torch before 2.3 was built for (torch's release notes)."""
 
 
-def numpy_beside(torch: str) -> str | None:
-    """`numpy<2` for a torch that was built before numpy 2; None if any numpy works."""
+def numpy_limits(torch: str) -> tuple[str, ...]:
+    """`numpy<2` for a torch that was built before numpy 2, whose wheels do not declare it; empty if
+    any numpy works."""
     is_older = parsed(torch.partition("+")[0]) < parsed(FIRST_FOR_NUMPY_2)
-    return NUMPY_1 if is_older else None
+    return (NUMPY_1,) if is_older else ()
 
 
 def takes_numpy(torch: str, numpy: str) -> bool:
     """Whether this torch works with this version of numpy."""
     # A torch that was built for numpy 2 also runs with numpy 1.
-    return parsed(numpy).major < 2 or numpy_beside(torch) is None
+    return parsed(numpy).major < 2 or not numpy_limits(torch)
 
 
 def limits_beside(
@@ -228,8 +224,7 @@ def limits_beside(
         limit_of(project, build, catalog, of_torch_index=project.name in on_torch_index)
         for project in companion_table().projects
     ]
-    # torch's wheels do not declare which numpy they need.
-    return tuple(filter(None, (*limits, numpy_beside(build.torch))))
+    return (*filter(None, limits), *numpy_limits(build.torch))
 
 
 def limit_of(
@@ -237,7 +232,8 @@ def limit_of(
 ) -> str | None:
     """The constraint for one package; None if it needs none."""
     oldest_misfit = None
-    # The table is sorted from new to old, and an installer takes the newest release.
+    # The table is sorted from new to old. An installer takes the newest release below the limit, so
+    # only the misfits that are newer than the first fitting row matter.
     for row in project.rows:
         if not why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index):
             break
@@ -246,7 +242,8 @@ def limit_of(
             oldest_misfit = row
     if oldest_misfit is None:
         return None
-    # A row without a first release (`<0.19`) is about all older ones.
+    # A row without a first release (`<0.19`) is about all older ones, so that no release (`<0`) is
+    # left.
     first = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", oldest_misfit.versions)
     return f"{project.name}<{first[1] if first else 0}"
 
@@ -280,11 +277,11 @@ def companions_of_another(
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
-    for package in dependents(machine, build):
+    for name, requirement in dependents(machine, build).items():
         stays = "it stays, and may fail"
-        if package.may_have_release:
+        if may_have_release(packages[name]):
             stays = f"without a release for {new_torch} {stays}"
-        yield f"{package.name} {package.version} requires {package.needs}: {stays}"
+        yield f"{name} {packages[name].version} requires {requirement}: {stays}"
     for name in companions_of_another(machine, build.torch, build.backend, catalog):
         # A companion that the build's release has is replaced together with torch.
         if name not in build.family():

@@ -21,14 +21,19 @@ from gpusetup.model.versions import parsed
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
     """All reasons why a build that the request allows does not fit, separated by `; `; None if it
     fits."""
+    return "; ".join(_reasons_against(build, question)) or None
+
+
+def _reasons_against(build: TorchBuild, question: BuildQuestion) -> list[str]:
+    """The reasons why a build that the request allows does not fit; empty if it fits."""
     reasons = (
         *_against_the_system(build, question),
         why_driver_is_too_old(build, question),
         *_against_the_driver(build, question),
         why_kernels_lack_a_gpu(build, question),
-        _against_the_kind(build, question),
+        why_gpu_is_missing_or_unused(build, question),
     )
-    return "; ".join(filter(None, reasons)) or None
+    return [*filter(None, reasons)]
 
 
 def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
@@ -74,8 +79,8 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
         return None
     # With cuda-compat, on a Jetson, and for a CUDA that is newer than the catalog, the driver's
     # version number does not tell which CUDA version it supports. So what it reports decides.
-    is_numbered = build.driver_floor is not None
-    if (host.trusts_cuda and host.driver_cuda) or not is_numbered:
+    has_floor = build.driver_floor is not None
+    if (host.trusts_cuda and host.driver_cuda) or not has_floor:
         if host.driver_cuda is None or driver_runs(cuda, host.driver_cuda):
             return None
         if host.jetpack:
@@ -94,11 +99,11 @@ def _against_the_driver(build: TorchBuild, question: BuildQuestion) -> Iterator[
         return
     # Only the latest JetPacks run the wheels made for servers. If the driver reports its GPU and
     # CUDA version, `why_driver_is_too_old` decides.
-    is_read = host.gpus and host.driver_cuda
-    if host.board and not is_read and not (jetpack and jetpack.torch_for):
+    is_reported = host.gpus and host.driver_cuda
+    if host.board and not is_reported and not (jetpack and jetpack.torch_for):
         found = jetpack.name if jetpack else "a release that is not known"
         yield f"is a wheel for servers, but {host.board} has {found}"
-    # NVIDIA's later branches drop old GPUs.
+    # NVIDIA's later branches drop old GPUs. One GPU is reason enough.
     too_new = question.catalog.too_new(host.driver, host.gpus)
     if too_new:
         yield too_new[0]
@@ -117,11 +122,11 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
         for_no_build = why_no_builds(maker, gpus, in_scope(question), question.platform)
         for_this_build = (why_no_kernels(build, gpu) for gpu in gpus)
         return next(filter(None, (*for_no_build, *for_this_build)), None)
-    # A CPU build has no kernels for any GPU; `_against_the_kind` judges it.
+    # A CPU build has no kernels for any GPU; `why_gpu_is_missing_or_unused` judges it.
     if build.cuda is None:
         return None
-    # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one
-    # kind are named once.
+    # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of the
+    # same name are named once.
     codes = (*build.kernels, *build.ptx)
     without_kernels = dict.fromkeys(
         f"{gpu.name} ({capability})"
@@ -134,38 +139,38 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     return f"has no kernel for {', '.join(without_kernels)}, only for {' '.join(codes)}"
 
 
-def _against_the_kind(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason against a CUDA build without an NVIDIA GPU, and against a CPU build beside one."""
     host = question.host
     # A backend that is named is accepted, because images are often built on a host without the GPU
     # on which they will run.
     if build.cuda and host.presence == "none" and question.backend != build.backend:
         return "needs an NVIDIA GPU, found none; `--backend NAME` chooses it anyway"
-    # macOS has only one kind of build, which uses Apple's GPU.
-    is_right = host.presence == "none" or host.family == "macos" or question.backend == "cpu"
-    if build.cuda or question.maker or is_right:
+    # macOS has only one build of each torch, which uses Apple's GPU.
+    may_be_cpu = host.presence == "none" or host.family == "macos" or question.backend == "cpu"
+    if build.cuda or question.maker or may_be_cpu:
         return None
     unused = f" and would not use {host.gpus[0].name}" if host.gpus else ""
     return f"is a CPU build{unused}; `--backend cpu` chooses it"
 
 
 def first_reason(question: BuildQuestion) -> str:
-    """The reason against the build with the fewest objections that the request names, in short."""
+    """The first reason against the build that has the fewest reasons against it, among the builds
+    that the request names. No build may fit."""
     maker = maker_of(question.backend)
     if question.maker and maker not in (None, question.maker.id):
         return f"is for GPUs of {BY_ID[maker].name}"
-    objections = []
-    for build in in_scope(question):
-        # A CPU build is no reason on a machine with a GPU.
-        if question.host.presence == "some" and _against_the_kind(build, question):
-            continue
-        reason = why_not(build, question) if question.allows(build) else None
-        objections += [reason] if reason else []
-    if not objections:
+    reasons_of_builds = [
+        _reasons_against(build, question)
+        for build in in_scope(question)
+        # That a CPU build would leave the GPU unused does not explain why no build fits.
+        if question.allows(build)
+        and not (question.host.presence == "some" and why_gpu_is_missing_or_unused(build, question))
+    ]
+    if not reasons_of_builds:
         return "has no build on any index for this platform"
-    # `why_not` joins its reasons with `; `, and lists the kernels that exist after `, only for`.
-    reason = min(objections, key=lambda text: text.count("; ")).partition("; ")[0]
-    return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
+    # The list of the kernels that exist, `, only for ...`, is left out.
+    return min(reasons_of_builds, key=len)[0].partition(", only for")[0]
 
 
 # --- the best ------------------------------------------------------------------------------------
@@ -192,6 +197,7 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
 
 def fitting_builds(question: BuildQuestion, above: str = "0") -> list[TorchBuild]:
     """The builds that fit and whose torch is newer than `above`, newest torch first."""
+    # The newer a torch, the smaller its key.
     limit = newest_first(above)
     return [
         build
@@ -242,25 +248,26 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
         # `in_scope` lists another maker's builds best first.
         position = {build: number for number, build in enumerate(in_scope(question))}
         return lambda build: (position[build],)
-    known = question.host.driver_cuda
+    driver_cuda = question.host.driver_cuda
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
         newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
         # Both kinds fit only without a GPU, if a project has an extra for each. The driver is then
         # unknown, and the CPU build, as CUDA 0.0, comes first.
         major, minor = release(build.cuda) if build.cuda else (0, 0)
-        if known is None:
+        if driver_cuda is None:
+            is_beyond = needs_newer_than_assumed(build, question)
             is_before_ampere = 0 < major < FIRST_WITH_AMPERE
-            return (is_beyond(build, question), *newest, is_before_ampere, major, minor)
+            return (is_beyond, *newest, is_before_ampere, major, minor)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
         # their PTX, so those come last.
-        is_above_driver = (major, minor) > release(known)
+        is_above_driver = (major, minor) > release(driver_cuda)
         return (*newest, is_above_driver, -major, -minor)
 
     return rank
 
 
-def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
+def needs_newer_than_assumed(build: TorchBuild, question: BuildQuestion) -> bool:
     """Whether a build needs a newer driver branch than the one assumed for an unknown driver."""
     floor, assumed = build.driver_floor, question.host.assumed_driver
     return bool(floor and assumed) and parsed(floor or "").major > parsed(assumed or "").major

@@ -51,12 +51,15 @@ def described(
     ):
         if value is not None and not re.fullmatch(pattern, value):
             raise UsageError(f"{value!r} is not a valid {meaning}", hint=f"for example {example}")
-    here = replace(snapshot.python, executable=None, prefix=None)
+    # The described machine has another environment.
+    interpreter = replace(snapshot.python, executable=None, prefix=None)
     if family not in (None, snapshot.os.family):
         # Every Mac that torch still supports has an Apple chip, and a described Python is a 64-bit
         # one.
         usual = "aarch64" if family == "macos" else snapshot.os.machine
-        here = Python(version=here.version, free_threaded=here.free_threaded, bits=64)
+        interpreter = Python(
+            version=interpreter.version, free_threaded=interpreter.free_threaded, bits=64
+        )
         os_there = Os(family=family, machine=machine or usual)  # type: ignore[arg-type]
         snapshot = replace(_without_driver(snapshot), os=os_there)
     elif machine:
@@ -64,10 +67,10 @@ def described(
     if glibc:
         snapshot = replace(snapshot, os=replace(snapshot.os, libc=f"glibc {glibc}"))
     if python:
-        here = Python(version=python.rstrip("t"), free_threaded=python.endswith("t"))
+        interpreter = Python(version=python.rstrip("t"), free_threaded=python.endswith("t"))
     # This machine's distribution tells nothing about the described one.
     system = replace(snapshot.os, name=None)
-    snapshot = replace(snapshot, origin="composed", os=system, python=here)
+    snapshot = replace(snapshot, origin="composed", os=system, python=interpreter)
     return with_gpus(snapshot, gpus, driver, catalog)
 
 

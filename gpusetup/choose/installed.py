@@ -15,7 +15,7 @@ from gpusetup.catalog.kernels import readable
 from gpusetup.choose.constraints import in_scope, why_driver_is_too_old, why_kernels_lack_a_gpu
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package, Snapshot
 from gpusetup.model.versions import cuda_of
 from gpusetup.readings.packages import normalised
@@ -97,9 +97,6 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     else:
         row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     if row is None:
-        # A torch from conda has no label, so take its companions from the catalog's row for its
-        # release.
-        release = catalog.release_of(torch.version) if torch.installer == "conda" else None
         build = TorchBuild(
             torch=public(torch.version),
             backend=backend,
@@ -109,8 +106,6 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
             pythons=(),
             kernels=(),
             labelled="+" in torch.version,
-            torchvision=release.torchvision if release else None,
-            torchaudio=release.torchaudio if release else None,
         )
     else:
         build = replace(row, torchaudio=row.torchaudio or companion_for(catalog, "torchaudio", row))
@@ -164,19 +159,15 @@ def vendors_of(machine: Snapshot) -> frozenset[str]:
 # --- packages that need a certain torch -----------------------------------------------------------
 
 
-class Dependent(Frozen):
-    """An installed package that requires another torch than the new one."""
-
-    name: str
-    version: str
-    needs: str
-    """The requirement that the new torch does not meet."""
-    may_have_release: bool = True
-    """Whether an index may have a release of the package for the new torch."""
+def may_have_release(package: Package) -> bool:
+    """Whether an index may have a release of an installed package for another torch."""
+    # A package that was installed from a folder or by conda may not exist on any index.
+    return not (package.direct or package.installer in ("conda", "develop"))
 
 
-def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
-    """The installed packages, besides torch's own, that require another torch than this build."""
+def dependents(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
+    """Maps the names of the installed packages, besides torch's own, that require another torch
+    than this build to that requirement."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     new_versions = build.family(installed_family(machine))
@@ -187,32 +178,27 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
         if version is None:  # most requirements end here, before they are parsed
             return False
         try:
-            need = Requirement(text)
+            requirement = Requirement(text)
         except InvalidRequirement:
             return False
-        if need.marker and not need.marker.evaluate(marker_environment(machine)):
+        marker = requirement.marker
+        if marker and not marker.evaluate(marker_environment(machine)):
             return False
-        return not need.specifier.contains(version, prereleases=True)
+        return not requirement.specifier.contains(version, prereleases=True)
 
-    broken = []
+    broken = {}
     for name, package in installed_packages(machine).items():
-        needs = () if name in FAMILY else package.requires
-        need = next(filter(is_broken, needs), None)
-        if need is None:
-            continue
-        # A package that was installed from a folder or by conda may not exist on any index.
-        is_elsewhere = package.direct or package.installer in ("conda", "develop")
-        dependent = Dependent(
-            name=name, version=package.version, needs=need, may_have_release=not is_elsewhere
-        )
-        broken.append(dependent)
-    return tuple(broken)
+        requirement = next(filter(is_broken, package.requires), None)
+        if requirement is not None and name not in FAMILY:
+            broken[name] = requirement
+    return broken
 
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     """The names of packages to install again, because their release needs another torch."""
     # The other packages stay as they are, and a note says that they may fail.
-    return tuple(package.name for package in dependents(machine, build) if package.may_have_release)
+    packages = installed_packages(machine)
+    return tuple(name for name in dependents(machine, build) if may_have_release(packages[name]))
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:

@@ -18,18 +18,18 @@ from gpusetup.catalog.companions import companion_for
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
+from gpusetup.choose.constraints import in_scope, pick, preference, why_not
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Advice, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
-from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.model.versions import parsed
 
 
 @lru_cache(maxsize=1024)
 def newest_fitting(question: BuildQuestion) -> Choice:
-    """The newest build that fits, fallbacks for it, and a reason for every build that does not
+    """The newest build that fits, alternatives to it, and a reason for every build that does not
     fit. Cached, because many hosts are equal.
 
     Never raises for a bad request: if it cannot be read or names something that never existed, the
@@ -45,7 +45,7 @@ def newest_fitting(question: BuildQuestion) -> Choice:
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     build = fitting[0] if fitting else None
-    # A CPU build is never a fallback, because it would silently leave the GPU unused.
+    # A CPU build is never an alternative, because it would silently leave the GPU unused.
     of_gpu = [one for one in fitting[1:] if one.cuda or maker]
     choice = Choice(
         build=build,
@@ -76,6 +76,7 @@ def newest_fitting(question: BuildQuestion) -> Choice:
             # A driver may support the CUDA version but not yet the GPU.
             first_drivers = (first for _, first in host.first_drivers)
             floor = max((build.driver_floor, *first_drivers), key=parsed)
+        # Some releases have no torchaudio of their own, but a later one works with them.
         torchaudio = companion_for(question.catalog, "torchaudio", build, host.python)
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
         choice, notes = replace(choice, build=build), on_build(build, question)
@@ -108,14 +109,13 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The other driver or Python with which the newest torch fits; None if none gives a newer one
     than the chosen build has. Of two equally good changes the first one counts."""
-    best_rank: tuple[object, ...] = ()
+    best_torch = parsed("0")
     advice = None
-    for kind, to, changed in changes(question):
+    for part, to, changed in changes(question):
         build = pick(changed, chosen.torch if chosen else "0")
-        rank = (not is_beyond(build, changed), parsed(build.torch).release) if build else ()
-        if build and rank > best_rank:
-            best_rank, gives = rank, f"torch {build.torch} ({build.backend})"
-            advice = Advice(change=kind, to=to, gives=gives)
+        if build and parsed(build.torch) > best_torch:
+            best_torch, gives = parsed(build.torch), f"torch {build.torch} ({build.backend})"
+            advice = Advice(change=part, to=to, gives=gives)
     return advice
 
 
@@ -174,10 +174,9 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
             f"PyTorch's index has is at {index_url('cpu')}/torch/"
         )
     if backend in catalog.other_backends:
-        today = f"; {index_url(backend)}/torch/ lists what is there today"
         yield (
             f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
-            f"{backend}{today if cuda_of(backend) else ''}"
+            f"{backend}; {index_url(backend)}/torch/ lists what is there today"
         )
     releases = [row.torch for row in catalog.releases]
     if not any(map(question.takes, releases)):

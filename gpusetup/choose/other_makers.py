@@ -57,11 +57,11 @@ def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
     here, wanted = maker_here(machine), maker_of(wish.wanted_backend)
     if wanted and here and wanted != here.id:
         gpu = next(gpu for gpu in gpus_of_makers(machine) if gpu.maker == here.id)
-        way = "change the label in the file" if wish.from_project else "leave out `--backend`"
+        step = "change the label in the file" if wish.from_project else "leave out `--backend`"
         raise Unsatisfiable(
             f"{wish.wanted_backend} is a build for GPUs of {BY_ID[wanted].name}, and "
             f"{gpu.name} is {here.name}'s",
-            hint=f"{way}: torch's {NAME_OF_BUILDS[here.id]} build is for it",
+            hint=f"{step}: torch's {NAME_OF_BUILDS[here.id]} build is for it",
         )
 
 

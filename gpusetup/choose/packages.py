@@ -27,7 +27,6 @@ from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companion_table import companion_table, row_of
-from gpusetup.choose.choice import Choice
 from gpusetup.choose.compatibility import (
     exact_version,
     limits_beside,
@@ -194,16 +193,14 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
 def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
     """Yields a note with the command for packages that are built from source after torch."""
     os = question.host.machine.os.family
-    by_uv = dict[str, str]()
-    for name, word in words.items():
-        # The table's packages are built against the installed torch, any other by uv alone.
-        if companion_table().project(name):
-            way = way_to_build(word, os)
-            yield f"{name} has no wheel on an index, so install it after torch: {way}"
-        else:
-            by_uv[name] = word
+    # The table's packages are built against the installed torch, any other by uv alone.
+    for_torch = [name for name in words if companion_table().project(name)]
+    for name in for_torch:
+        advice = build_advice(words[name], os)
+        yield f"{name} has no wheel on an index, so install it after torch: {advice}"
+    by_uv = [name for name in words if name not in for_torch]
     if by_uv:
-        command = shell_line(("uv", "pip", "install", *by_uv.values()), os)
+        command = shell_line(("uv", "pip", "install", *(words[name] for name in by_uv)), os)
         yield f"built from source when you install: {', '.join(by_uv)}: `{command}`"
 
 
@@ -248,9 +245,6 @@ class AnsweringIndex(Protocol):
     def torch_root(self) -> str:
         """The root URL of torch's own indexes, without a login."""
 
-    def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Called before the first question, with the choice of torch alone and the packages."""
-
     def ask(self, question: SetQuestion) -> IndexAnswer:
         """The newest releases that answer the question, or the reason why there are none. Raises
         `Blocked` if an index does not respond."""
@@ -261,13 +255,14 @@ class Search:
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question, self.index = question, index
-        self.asked = {name_of(word): word for word in question.wish.words}
+        self.requested = {name_of(word): word for word in question.wish.words}
         self.tried = 0
-        self.sources: dict[str, str] = {}
+        self.from_source: dict[str, str] = {}
         """The packages that are built from source: their requirements by name."""
-        self.others: dict[str, str] = {}
+        self.left_to_installer: dict[str, str] = {}
         """The packages that are left to the installer: uv's reasons by name."""
         self.failures: dict[tuple[TorchBuild, tuple[str, ...]], str] = {}
+        """uv's reasons, by the build and the requirements that were tried."""
         self.with_any_torch: str | None = None
         """uv's reason if no torch of a backend works with the packages."""
 
@@ -281,11 +276,11 @@ class Search:
             raise nothing_goes_together(self.question)
         first_answer: IndexAnswer | None = None
         # Without the pins, uv looks through years of older releases, until one fits this torch.
-        for asked in dict.fromkeys((self._at_newest(words), words)):
+        for requirements in dict.fromkeys((self._at_newest(words), words)):
             # Those that change the environment least come first.
             likely = dict.fromkeys((*self._near(installed, builds), builds[0]))
-            for build in chain(likely, self._named_by_uv(builds, asked)):
-                answer = self._try(build, asked)
+            for build in chain(likely, self._named_by_uv(builds, requirements)):
+                answer = self._try(build, requirements)
                 if not answer.reason:
                     return self._set(build, answer)
                 first_answer = first_answer or answer
@@ -308,11 +303,12 @@ class Search:
         return [installed, *near] if works else near
 
     def _at_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The requirements, with each that names no version pinned to its newest release. Of a
-        project, only those that use torch: the others need not be at their newest."""
+        """The requirements, with each that names no version pinned to its newest release, except
+        pre-releases. Of a project, only those that use torch: the others need not be at their
+        newest."""
         names = tuple(
             name
-            for name, word in self.asked.items()
+            for name, word in self.requested.items()
             if not Requirement(word).specifier and name not in FAMILY
             if not self.question.wish.from_project or uses_torch(name)
         )
@@ -367,7 +363,7 @@ class Search:
         )
         answer = self._without_culprits(question)
         # A mirror may have only torch itself, so try again with all others from the default index.
-        if answer.reason and any(_names(name, answer.reason) for name in of_torch_index):
+        if answer.reason and any(_mentions(name, answer.reason) for name in of_torch_index):
             question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
             answer = self._without_culprits(question)
         if answer.reason:
@@ -377,8 +373,8 @@ class Search:
     def _without_culprits(self, question: SetQuestion) -> IndexAnswer:
         """The index's answer, after the packages that torch does not concern are left out."""
         for _ in range(MOST_ROUNDS):
-            left = {*self.sources, *self.others}
-            words = tuple(word for word in question.words if name_of(word) not in left)
+            left_out = {*self.from_source, *self.left_to_installer}
+            words = tuple(word for word in question.words if name_of(word) not in left_out)
             answer = self.index.ask(replace(question, words=words))
             if not answer.reason or not self._leave_out(answer, question, words):
                 break
@@ -394,25 +390,25 @@ class Search:
         remaining = {name_of(word) for word in words} - {*FAMILY}
         named = {
             name: word
-            for name, word in self.asked.items()
-            if name in remaining and _names(name, reason)
+            for name, word in self.requested.items()
+            if name in remaining and _mentions(name, reason)
         }
         without_wheel = {*answer.without_wheel} - {*FAMILY}
         for name in without_wheel & {*named}:
             self._refuse_other_python(named[name])
-        # Something that the user typed must remain.
+        # Something that the user typed must remain. A project also gets torch by itself.
         if not named or (len(named) == len(words) and not is_project):
             return False
         if without_wheel:
             # If only a dependency has no wheel, all that may bring it are left out.
             direct = {name: word for name, word in named.items() if name in without_wheel}
-            self.sources.update(direct or named)
+            self.from_source.update(direct or named)
             return True
         # uv's reason is a proof: if torch is not in it, nothing about torch can change it.
         of_torch = (*FAMILY, *map(name_of, question.limits))
-        if not is_project or any(_names(name, reason) for name in of_torch):
+        if not is_project or any(_mentions(name, reason) for name in of_torch):
             return False
-        self.others.update(dict.fromkeys(named, reason))
+        self.left_to_installer.update(dict.fromkeys(named, reason))
         return True
 
     # --- the answer ---
@@ -423,19 +419,19 @@ class Search:
         packages = []
         for name, version in answer.packages.items():
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
-            extras = Requirement(self.asked[name]).extras if name in self.asked else ()
+            extras = Requirement(self.requested[name]).extras if name in self.requested else ()
             package = JointPackage(
                 name=name,
                 version=build.labelled_version(version) if name in FAMILY else version,
                 index_url=torch_index if is_of_torch_index else None,
-                asked=name in self.asked,
+                asked=name in self.requested,
                 extras=tuple(sorted(extras)),
             )
             packages.append(package)
         packages.sort(key=lambda one: (one.name not in FAMILY, not one.asked, one.name))
-        notes = [*notes_on_sources(self.sources, self.question)]
-        for reason in dict.fromkeys(self.others.values()):
-            names = ", ".join(name for name, why in self.others.items() if why == reason)
+        notes = [*notes_on_sources(self.from_source, self.question)]
+        for reason in dict.fromkeys(self.left_to_installer.values()):
+            names = ", ".join(name for name, why in self.left_to_installer.items() if why == reason)
             notes.append(
                 f"left to your installer, because torch is not the reason: {names}: {reason}"
             )
@@ -447,7 +443,7 @@ class Search:
             packages=tuple(packages),
             why_older=why_older,
             notes=tuple(notes),
-            left_out=(*self.sources, *self.others),
+            left_out=(*self.from_source, *self.left_to_installer),
         )
 
     def _why_older(self, build: TorchBuild) -> str | None:
@@ -476,8 +472,8 @@ class Search:
         if exact_version(Requirement(word).specifier) is None or python is None:
             return
         minor = parsed(python.rstrip("t")).minor
-        # The nearest first. A package that stopped being built often has wheels for older Pythons
-        # only, so one newer Python is enough.
+        # The nearest first, and few, because each is a question to the index. A package that is no
+        # longer built has wheels for older Pythons, so one newer Python is enough.
         for other in (minor - 1, minor - 2, minor + 1, minor - 3):
             name = f"3.{other}"
             found = self.index.ask(SetQuestion(words=(word,), python=name, with_dependencies=False))
@@ -486,9 +482,8 @@ class Search:
             facts = replace(self.question.host.facts, python=name)
             torch = pick(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
-            side = "older" if other < minor else "newer"
             step = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
-            title = f"{word} has wheels for Python {name} and {side} only; this Python is {python}"
+            title = f"{word} has no wheel for Python {python}, but one for Python {name}"
             raise refusal(title, steps=[step])
 
     def _nothing_found(self, build: TorchBuild, first_answer: IndexAnswer) -> Unsatisfiable:
@@ -501,38 +496,43 @@ class Search:
                 f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
                 steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
             )
-        reason, question = self.with_any_torch or first_answer.reason or "", self.question
-        named = [name for name in self.asked if _names(name, reason)]
-        words = " and ".join(self.asked[name] for name in named or self.asked)
-        without_wheel = first_answer.without_wheel
-        # gpusetup's own limits, such as `torchcodec<0.17`, are not what the user required: uv only
-        # sees that they exclude what the packages bring, and the table knows why.
-        asked = tuple(self.asked.values())
-        without_limits = SetQuestion(words=asked, torch=f"=={build.torch}", backend=build.backend)
-        verdicts = (
-            why_release_differs(name, public(version), build, question.catalog)
-            for name, version in self.index.ask(without_limits).packages.items()
-        )
-        excluded = [*filter(None, verdicts)]
+        # The reason of the question with any torch is about the packages, not about one torch.
+        reason = self.with_any_torch or first_answer.reason or ""
+        named = [name for name in self.requested if _mentions(name, reason)]
+        words = " and ".join(self.requested[name] for name in named or self.requested)
+        without_wheel, excluded = first_answer.without_wheel, self._excluded_by_table(build)
         # The most certain cause is the title: the table's, then torch, then a missing wheel.
         title = f"No release fits: {words}"
         if excluded:
             # The table's reasons end with their source in brackets.
             title = excluded[0].partition(" (")[0]
-        elif any(_names(name, reason) for name in FAMILY):
+        elif any(_mentions(name, reason) for name in FAMILY):
             title = f"No torch for this machine works with {words}"
         elif without_wheel:
             title = f"No wheel for this machine: {' and '.join(without_wheel)}"
         steps = ["change one of the versions as the reason says, then run this command again"]
         if without_wheel:
-            os = question.host.machine.os.family
-            ways = (f"{way_to_build(name, os)}; check the spelling" for name in without_wheel)
-            steps = ["`gpusetup install` first, then build it", *ways]
-        steps += ways_around(without_wheel or named, build, self.index.torch_root)
+            os = self.question.host.machine.os.family
+            advice = (f"{build_advice(name, os)}; check the spelling" for name in without_wheel)
+            steps = ["`gpusetup install` first, then build it", *advice]
+        steps += alternatives_to(without_wheel or named, build, self.index.torch_root)
         return refusal(title, *excluded, self._as_seen(reason), steps=steps)
 
+    def _excluded_by_table(self, build: TorchBuild) -> list[str]:
+        """The table's reasons against the releases that uv would install with a build.
 
-def _names(name: str, reason: str) -> bool:
+        gpusetup's own limits, such as `torchcodec<0.17`, are not what the user required. uv only
+        sees that they exclude what the packages bring, so it is asked again without them."""
+        words = tuple(self.requested.values())
+        without_limits = SetQuestion(words=words, torch=f"=={build.torch}", backend=build.backend)
+        reasons = (
+            why_release_differs(name, public(version), build, self.question.catalog)
+            for name, version in self.index.ask(without_limits).packages.items()
+        )
+        return [*filter(None, reasons)]
+
+
+def _mentions(name: str, reason: str) -> bool:
     """Whether uv's reason names a package."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
 
@@ -561,14 +561,14 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         # Only packages that cause the failure need a workaround.
         if project is None or not alone.why_not(newest):
             continue
-        pinned = _why_pin_cannot_run(word, question)
-        if pinned:
-            return pinned
+        refused_pin = _refusal_of_pin(word, question)
+        if refused_pin:
+            return refused_pin
         # Do not suggest an hour of compiling for a package that cannot compute on these GPUs.
         runs = why_not_on_gpus(project, newest, host.facts) is None
         if runs and not any(map(project.has_wheels, project.rows)):
-            steps.append(way_to_build(project.name, host.machine.os.family))
-        steps += ways_around((project.name,), newest)
+            steps.append(build_advice(project.name, host.machine.os.family))
+        steps += alternatives_to((project.name,), newest)
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
     return refusal(
@@ -578,7 +578,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     )
 
 
-def _why_pin_cannot_run(word: str, question: PackageQuestion) -> Unsatisfiable | None:
+def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | None:
     """The error if a pinned companion needs a torch that cannot run on this host, with the nearest
     release that works; None if the pin is not the cause."""
     of_torch, project = question.of_torch, companion_table().project(name_of(word))
@@ -592,7 +592,10 @@ def _why_pin_cannot_run(word: str, question: PackageQuestion) -> Unsatisfiable |
     releases = releases_beside(project, near, question.catalog) if near else ()
     steps = []
     if near and releases:
-        release = releases[-1].removeprefix("==")
+        # They are listed newest first. The nearest to the pin is the oldest release for a newer
+        # torch, and the newest for an older one.
+        position = -1 if parsed(near.torch) > parsed(needs) else 0
+        release = releases[position].removeprefix("==")
         steps.append(
             f"the nearest that works: {project.name} {release} with torch {near.torch} from "
             f"{near.backend}: change the pin, then run this again"
@@ -600,7 +603,7 @@ def _why_pin_cannot_run(word: str, question: PackageQuestion) -> Unsatisfiable |
     return refusal(f"{word} needs torch {needs}, which {first_reason(of_pin)}", steps=steps)
 
 
-def way_to_build(word: str, os: str | None) -> str:
+def build_advice(word: str, os: str | None) -> str:
     """The advice that builds a package for torch, or downloads a wheel that no index has."""
     name, project = name_of(word), companion_table().project(name_of(word))
     command = shell_line(("uv", "pip", "install", "--no-build-isolation", word), os)
@@ -612,9 +615,11 @@ def way_to_build(word: str, os: str | None) -> str:
     return f"to compile {name} for your torch, run `{command}` (CUDA code needs nvcc)"
 
 
-def ways_around(names: Iterable[str], build: TorchBuild, root: str = INDEX_ROOT) -> Iterator[str]:
+def alternatives_to(
+    names: Iterable[str], build: TorchBuild, root: str = INDEX_ROOT
+) -> Iterator[str]:
     """Yields what to use instead of these packages with a build, according to the table."""
     for name in names:
         project = companion_table().project(name)
-        ways = project.way_out(build, index_url(build.backend, root)) if project else ""
-        yield from (f"alternative to {name}: {way}" for way in ways.split("; ") if way)
+        listed = project.way_out(build, index_url(build.backend, root)) if project else ""
+        yield from (f"alternative to {name}: {one}" for one in listed.split("; ") if one)

@@ -6,7 +6,7 @@ Pure. A text that is not a version matches no build; `check_wish` raises for the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -243,17 +243,12 @@ def refuse_what_is_no_package(word: str) -> None:
         )
 
 
-def parse_words(
-    words: Sequence[str],
-    torch_option: str | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Wish:
+def parse_words(words: Sequence[str], torch_option: str | None = None) -> Wish:
     """The request in the words of a command line, such as `numpy transformers>=4 torch
     torchvision`, and in its option `--torch`.
 
-    `environment` contains the target's values for environment markers; a word whose marker is false
-    there is left out. Raises UsageError for a word that is not a package, and if two versions of
-    torch are named.
+    Raises UsageError for a word that is not a package, and if two versions of torch are named. A
+    marker is left to the installer.
 
     >>> wish = parse_words(["torchvision", "numpy>=2", "torch==2.5.1"])
     >>> wish.family, wish.packages, wish.torch
@@ -269,16 +264,12 @@ def parse_words(
         refuse_what_is_no_package(without_logins(word))
         try:
             requirement = Requirement(word)
-            marker = requirement.marker
-            is_for_another = marker and environment and not marker.evaluate(dict(environment))
         except (ValueError, RecursionError) as problem:
             # A marker may nest deeper than Python recurses, or hold a number that is too long.
             raise UsageError(
                 f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
-        if is_for_another:
-            continue
         # No index can be asked for an address.
         if requirement.url:
             raise UsageError(
@@ -312,7 +303,7 @@ def parse_words(
     )
 
 
-def torch_beside(
+def torch_of_companions(
     companions: Sequence[tuple[str, str]], torch: str | None, catalog: Catalog
 ) -> str | None:
     """The torch versions that belong to these versions of torchvision and torchaudio, and that the
@@ -336,7 +327,7 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not wish.companions:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
-    torch = torch_beside(public, wish.torch, catalog)
+    torch = torch_of_companions(public, wish.torch, catalog)
     if torch is None:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
         raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +32,24 @@ def _metrics_file(name: str) -> str:
     return name
 
 
-DAY_SECONDS = 86_400
+HOUR_SECONDS = 3600
+DAY_SECONDS = 24 * HOUR_SECONDS
 
 
-def seconds_from(least: float, most: int, remark: str = "") -> Callable[[str], float]:
-    """Returns a parser for a number of seconds between `least` and `most`, whose error ends with
-    the remark."""
+def seconds_from(least: float, most: int, hint: str = "") -> Callable[[str], float]:
+    """Returns a function that parses a number of seconds from `least` to `most` for argparse. The
+    hint follows its error message."""
 
-    def read(text: str) -> float:
-        problem = f"{text!r} is not a time from {least:g} to {most:,} seconds{remark}"
-        try:
-            time = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(problem) from None
-        # This condition also rejects NaN.
-        if not least <= time <= most:
-            raise argparse.ArgumentTypeError(problem)
-        return time
+    def parse(text: str) -> float:
+        with suppress(ValueError):
+            seconds = float(text)
+            if least <= seconds <= most:
+                return seconds
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time from {least:g} to {most:,} seconds{hint}"
+        )
 
-    return read
+    return parse
 
 
 # --- options that several commands share ----------------------------------------------------------
@@ -103,7 +103,7 @@ TIMEOUT: Any = option(
     "how long to wait for the driver (default: 30)",
     "--timeout",
     metavar="SECONDS",
-    parse=seconds_from(0.1, 3600),
+    parse=seconds_from(0.1, HOUR_SECONDS),
 )
 PROFILE: Any = option(
     "compare with this file, the output of `fleet check --json` on a healthy node",
@@ -119,13 +119,6 @@ PROMETHEUS: Any = option(
 
 
 # --- the machine ----------------------------------------------------------------------------------
-
-
-def timeout_of(timeout: float | None) -> float:
-    """The requested time limit in seconds; the default if it is None or 0."""
-    from gpusetup.probe.deadline import LIMIT_SECONDS
-
-    return timeout or LIMIT_SECONDS
 
 
 def gather(
@@ -147,6 +140,7 @@ def gather(
         from gpusetup.probe.snapshot_files import machine_named
 
         return named if isinstance(named, Snapshot) else machine_named(str(named))
+    from gpusetup.probe.deadline import LIMIT_SECONDS
     from gpusetup.probe.machine import read_machine
     from gpusetup.probe.own_files import interruptions
     from gpusetup.system.system import System
@@ -156,7 +150,7 @@ def gather(
         named=python,
         need_target=need_target,
         notify=out.talk,
-        limit=timeout_of(timeout),
+        limit=timeout or LIMIT_SECONDS,
     )
     for event in machine.events:
         if event.kind == "stale-environment":

@@ -18,13 +18,7 @@ from gpusetup.commands.common import (
     Machine,
     gather,
 )
-from gpusetup.commands.question import (
-    CommandQuestion,
-    HelpGroup,
-    arguments,
-    option,
-    switch,
-)
+from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console

@@ -17,13 +17,13 @@ from gpusetup import named_file
 from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.choose import choose
+from gpusetup.choose.choose import choose, choose_torch
 from gpusetup.choose.coming import coming_of, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, installed_packages, marker_environment
+from gpusetup.choose.installed import by_conda, installed_packages
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.packages import AnsweringIndex
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
@@ -55,12 +55,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import (
-    Decision,
-    afterwards,
-    decide,
-    described_python,
-)
+from gpusetup.project.decide import Decision, afterwards, decide, described_python
 from gpusetup.project.edit import (
     Edit,
     backends_of_variants,
@@ -81,19 +76,17 @@ if TYPE_CHECKING:
 # --- which torch ----------------------------------------------------------------------------------
 
 
-def wish_of(question: InstallQuestion, machine: Snapshot) -> Wish:
+def wish_of(question: InstallQuestion) -> Wish:
     """The request that the command's options express. Raises UsageError if they name two versions
     of torch."""
-    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    wish = parse_words(question.packages, question.torch)
     wish = with_torch_of_companions(wish, load_catalog())
     return replace(wish, backend=question.backend, upgrade=question.upgrade)
 
 
 def decision_of(question: InstallQuestion, asks: Sequence[Ask], machine: Snapshot) -> Decision:
     """The request of the options together with what the files of `-r` ask for on this machine."""
-    wish = wish_of(question, machine)
-    if not asks:
-        return Decision(wish=wish)
+    wish = wish_of(question)
     return decide(asks, wish, host_for(question, wish, machine), load_catalog())
 
 
@@ -122,8 +115,8 @@ def choose_task(
 ) -> Task:
     """The task for a request, with packages from an `index`.
 
-    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). An index
-    has looked for one before its first question, which may take minutes.
+    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). With an
+    index, the caller has looked for one.
     """
     catalog = load_catalog()
     choice = choose(wish, host, catalog, index)
@@ -249,19 +242,18 @@ def install(question: InstallQuestion, out: Console) -> Reply:
 
 def _chosen(run: Run, wish: Wish) -> Task:
     """The task for a request in an environment, after looking for reasons to stop."""
-    question, out = run.question, run.out
+    question, talk = run.question, run.out.talk
     host = host_for(question, wish, run.machine, is_new=run.target.venv is not None)
-    if not wish.packages:
-        return choose_task(question, wish, host, out.talk)
-
-    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        stop_early(question, wish, host, choice, out.talk)
-        if run.target.venv is None:
-            check_environment(run.machine)
-        out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
-
-    index = PersonIndex(host.machine, question.root, look_before_asking)
-    return choose_task(question, wish, host, out.talk, index)
+    # No index is asked for the packages of AMD's and Intel's GPUs.
+    if not wish.packages or question_of(wish, host, load_catalog()).maker:
+        return choose_task(question, wish, host, talk)
+    # An index may take minutes, so look for reasons to stop before it is asked.
+    stop_early(question, wish, host, choose_torch(wish, host, load_catalog()), talk)
+    if run.target.venv is None:
+        check_environment(run.machine)
+    words = without_logins(", ".join(wish.words))
+    talk(f"Looking for versions that work together: {words} ...")
+    return choose_task(question, wish, host, talk, PersonIndex(host.machine, question.root))
 
 
 def _unchanged(
@@ -405,12 +397,9 @@ def show_described(
     )
     if task.coming.is_nothing:
         return Reply(answer, screens.end_screen(answer, notes=task.notes))
-    # A version such as 2.9.1+cu126 names its backend, but versions from the default index do not.
-    has_unnamed_backend = not build.labelled and "torch" in coming.family
     rows = {
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
-        "backend": build.backend if has_unnamed_backend else None,
     }
     system = machine.os.family or OWN_SYSTEM
     all_notes = (*notes, *task.all_notes)
@@ -435,7 +424,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     refuse_scripts(others)
     question = question.replaced(packages=others)
     machine = gather(out, question.machine, question.python)
-    wish = wish_of(question, machine)
+    wish = wish_of(question)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
     host = host_for(question, wish, without_torch(machine))
@@ -487,9 +476,9 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     names_torch = bool(ask.family or decision.variant)
     after: dict[str, str] = {}
     if backends := backends_of_variants(ask, build, catalog):
-        of_backend = [one for one, its in backends.items() if build and its == build.backend]
+        fitting = [one for one, backend in backends.items() if build and backend == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
-        chosen = (of_backend or [*backends])[-1]
+        chosen = [*fitting, *backends][0]
         pinned = build if wish.torch else None
         edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
     elif build is None:

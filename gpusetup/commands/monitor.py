@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import DAY_SECONDS, TIMEOUT, seconds_from, timeout_of
+from gpusetup.commands.common import DAY_SECONDS, TIMEOUT, seconds_from
 from gpusetup.commands.question import (
     CommandQuestion,
     argument,
@@ -53,6 +53,7 @@ class Question(CommandQuestion):
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command after `--`)",
         default=0.0,
+        # `gpusetup monitor python train.py`: the first word is taken for the time.
         parse=seconds_from(0, 366 * DAY_SECONDS, "; write a command after `--`"),
         metavar="SECONDS",
     )
@@ -93,11 +94,8 @@ def run(question: Question, out: Console) -> Reply:
     if not question.replay:
         return _watch(question, out)
     if question.gpu or question.seconds:
-        raise UsageError(
-            "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--interval` and, after `--`, the "
-            "command that ran go with it",
-        )
+        problem = "`--replay` judges a recording: nothing is watched"
+        raise UsageError(problem, hint="leave out the time and `--gpu`")
     return _replay(question.replay, question, out)
 
 
@@ -134,12 +132,13 @@ def _watch(question: Question, out: Console) -> Reply:
         if question.gpu:
             source.watched = named_gpus(question.gpu, gpus)
         elif variable is not None and gpus:
-            pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-            source.watched, which = visible_gpus(variable, gpus, pci_order=pci)
-            out.talk(which)
+            pci_order = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+            source.watched, sentence = visible_gpus(variable, gpus, pci_order=pci_order)
+            out.talk(sentence)
         if question.once:
             return _once(source, question)
         recording = stack.enter_context(Recording(out))
+        # The summary without figures and verdict, which `finish` adds.
         about = replace(UNJUDGED, source=source.name, not_watched=source.not_watched)
         patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
         # Even a source that responds at once gives its next sample only after the interval.
@@ -169,9 +168,10 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
     """
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
+    from gpusetup.probe.deadline import LIMIT_SECONDS
 
     try:
-        return open_nvml(nvml, timeout_of(question.timeout), out.talk)
+        return open_nvml(nvml, question.timeout or LIMIT_SECONDS, out.talk)
     except SourceEnded as problem:
         blocked, reasons = problem.blocked, [str(problem)]
     for open_source in (open_nvidia_smi, open_amdgpu):
@@ -187,15 +187,15 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
             )
             return source
     if question.gpu:
-        kind = Blocked if blocked else Unsatisfiable
+        # The third reason is about GPUs from AMD.
         message = f"No NVIDIA GPU can be watched ({'; '.join(reasons[:2])})"
-        raise kind(message, hint="`gpusetup doctor` names the cause")
+        error = Blocked if blocked else Unsatisfiable
+        raise error(message, hint="`gpusetup doctor` names the cause")
     source = Machine(question.interval)
     source.not_watched = "; ".join(reasons)
-    command = "the command's CPU, memory and data loader, and " if question.after else ""
     out.talk(
-        f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
-        f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
+        "Watching this machine's CPU, memory, disk and network: no NVIDIA GPU can be watched "
+        f"({source.not_watched}); `gpusetup doctor` names the cause"
     )
     return source
 
@@ -212,36 +212,39 @@ def _command(
     from gpusetup.monitor.session import Command
 
     recording.stream()
-    stdout_is_ours = recording.out.json and not recording.out.output
-    command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
+    # With `--json`, stdout is for the samples alone, unless they go to the file of `--output`.
+    prints_samples = recording.out.json and not recording.out.output
+    command = Command(argv, stdout_to=STDERR if prints_samples else STDOUT)
     try:
-        recording.take(samples(command))
-    finally:  # however the watching ends, the command goes on
+        recording.take(samples(command.tree, command))
+    finally:  # however the watching ends, the command runs on, so wait for it
         code = command.exit_code()
     # A program may print the errors that it survives, so only a failed one has a last error.
     error = command.error() if code else None
-    epochs = command.epochs()
+    epochs = command.epochs.times()
     about = replace(about, command=argv, exit=code, error=error, epochs=epochs)
     recording.finish(about, to_stderr=True)
     return Reply(exit_code=code)
 
 
 def _once(source: SampleSource, question: Question) -> Reply:
+    """The reply with one sample of the GPUs or, without any, of the machine."""
     from gpusetup.monitor.sources import SourceEnded
+    from gpusetup.probe.deadline import LIMIT_SECONDS
 
     try:
-        sample = source.next(timeout_of(question.timeout))
+        sample = source.next(question.timeout or LIMIT_SECONDS)
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.monitor.host import HostSampler
     from gpusetup.render.monitor import once
 
-    # The host's values are only included if there are no GPUs.
     host = None if sample.gpus else HostSampler().sample()
     return Reply(replace(sample, host=host), once)
 
 
 def _replay(file: str, question: Question, out: Console) -> Reply:
+    """The reply with the verdict on a recording. Raises UsageError if it contains no sample."""
     from gpusetup.monitor.record import read_recording
     from gpusetup.monitor.summary import recorded_samples, summarise
     from gpusetup.render.monitor import summary_text
@@ -250,9 +253,11 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
     tally, recorded = recorded_samples(run.documents)
     if not tally.samples:
         raise UsageError(f"{file} holds no sample")
+    # nvidia-smi dmon prints no times, for example; a single sample needs none.
     if tally.samples > 1 and not any(sample.at for sample in tally.kept()):
         apart = f"{question.interval:g} s between samples"
         out.talk(f"{file} contains no times: assuming {apart} (`--interval`)")
+    # A log of nvidia-smi has no summary that names its source.
     source = recorded.source or (run.log.name if run.log else None)
     about = replace(recorded, source=source, command=question.after or recorded.command)
     return Reply(summarise(tally, about), summary_text)

@@ -13,6 +13,7 @@ import importlib
 import re
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 from shutil import get_terminal_size
 from types import ModuleType
 from typing import Any, NoReturn
@@ -90,6 +91,13 @@ class CommandParser(argparse.ArgumentParser):
         did_you_mean = f"did you mean `{nearest[0]}`? " if nearest else ""
         raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
 
+    def format_help(self) -> str:
+        """The help text, with the summary wrapped to the terminal's width."""
+        # RawDescriptionHelpFormatter, which leaves the examples as they are, does not wrap it.
+        width = get_terminal_size().columns - 2
+        self.description = textwrap.fill(" ".join((self.description or "").split()), width)
+        return super().format_help()
+
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """Print the help or the version. Unlike argparse's method, this one reports a stream that
         cannot be written."""
@@ -111,12 +119,13 @@ def command(name: str) -> ModuleType:
     return importlib.import_module(ELSEWHERE.get(name, home))
 
 
+@cache
 def build_parser(*with_options: str) -> CommandParser:
     """The parser of all commands. It only contains the options of the named commands, because the
     others need not be imported."""
     parser = CommandParser(
         prog="gpusetup",
-        description=_wrapped(SUMMARY),
+        description=SUMMARY,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
     )
@@ -141,7 +150,7 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
     child: CommandParser = kinds.add_parser(
         name.rpartition(" ")[2],
         help=help,
-        description=_wrapped(module.SUMMARY),
+        description=module.SUMMARY,
         epilog=_examples(module.EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -167,11 +176,6 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
     return child
-
-
-def _wrapped(text: str) -> str:
-    # As argparse does it, but RawDescriptionHelpFormatter leaves the examples as they are.
-    return textwrap.fill(" ".join(text.split()), get_terminal_size().columns - 2)
 
 
 class _Schema(argparse.Action):

@@ -20,7 +20,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
-from gpusetup.plan.memory import LOSSES, OPTIMIZERS, SAME_LOSS
+from gpusetup.plan.memory import LOSSES, OPTIMIZERS
 from gpusetup.plan.place import (
     Place,
     count_in_name,
@@ -97,7 +97,8 @@ class Question(CommandQuestion):
         "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
         "chunked, hf, eager, ...",
         metavar="NAME",
-        choices=(*LOSSES, *SAME_LOSS),
+        parse=named("loss"),
+        choices=LOSSES,
     )
     lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
     quantize: str | None = option(
@@ -151,8 +152,8 @@ class Question(CommandQuestion):
         values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
         if self.checkpointing:
-            name = "selective" if self.checkpointing == "selective" else "checkpointing"
-            fields[name] = self.checkpointing != "none"
+            fields["checkpointing"] = self.checkpointing != "none"
+            fields["selective"] = self.checkpointing == "selective"
         return fields
 
 
@@ -162,6 +163,7 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 def run(options: Question, out: Console) -> Reply:
     without_effect = options.given - {"cells", "predict"}
     if options.cells and without_effect:
+        # Name one of them, always the same.
         flag = options.OPTIONS[min(without_effect)].flags[-1]
         raise UsageError(f"`{flag}` has no effect with `--cells`", hint="use a column for it")
     count, name = count_in_name(options.gpu or "")
@@ -193,7 +195,7 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 def request_of(options: Question, out: Console) -> PlanRequest:
     """The request from which `plan` makes its answer. Options and config are checked before the
-    machine is read."""
+    machine is read, so that an error comes without a delay."""
     question = TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
@@ -225,8 +227,8 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
-    overrides = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
-    overrides = {name: value for name, value in overrides.items() if value is not None}
+    values = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
+    overrides = {name: value for name, value in values.items() if value is not None}
     # plan finds this value itself, so the config's does not count.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None

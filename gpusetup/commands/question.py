@@ -54,6 +54,7 @@ FOR_ARGPARSE = ("help", "type", "metavar", "choices", "action", "nargs", "const"
 
 
 def _option(flags: tuple[str, ...], default: Any, **details: Any) -> Any:
+    """An option; `details` are arguments of argparse's `add_argument` and fields of `Option`."""
     keywords = {name: details.pop(name) for name in FOR_ARGPARSE if name in details}
     return Option(flags, keywords, default, **details)
 
@@ -124,9 +125,9 @@ class CommandQuestion:
             if isinstance(value, HelpGroup):
                 group = value
             elif isinstance(value, Option):
-                own_flag = () if value.is_positional else (f"--{name.replace('_', '-')}",)
+                flag_of_name = () if value.is_positional else (f"--{name.replace('_', '-')}",)
                 cls.OPTIONS[name] = value._replace(
-                    flags=value.flags or own_flag,
+                    flags=value.flags or flag_of_name,
                     group=group,
                     json_type=json_type_of(cls.__annotations__[name]),
                 )
@@ -183,8 +184,9 @@ def json_type_of(annotation: str) -> str:
     """
     if annotation.startswith("tuple"):
         return "strings"
-    kind = annotation.partition(" ")[0]
-    return {"bool": "boolean", "int": "number", "float": "number"}.get(kind, "string")
+    # `float | None` begins with its type.
+    type_name = annotation.partition(" ")[0]
+    return {"bool": "boolean", "int": "number", "float": "number"}.get(type_name, "string")
 
 
 def parts(value: Any) -> Sequence[Any]:
@@ -197,11 +199,12 @@ def parts(value: Any) -> Sequence[Any]:
 # --- the parser -----------------------------------------------------------------------------------
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) -> None:
+def add_options(parser: argparse.ArgumentParser, question: type[CommandQuestion]) -> None:
     """Add the options of a question to a parser, in their groups."""
     groups: dict[HelpGroup | None, Any] = {None: parser}
     exclusive: dict[tuple[HelpGroup | None, str], Any] = {}
-    for name, spec in kind.OPTIONS.items():
+    for name, spec in question.OPTIONS.items():
+        # argparse never sees the command after `--`.
         if spec.keywords.get("action") == AFTER_DASHES:
             continue
         if spec.group is not None and spec.group not in groups:
@@ -215,16 +218,17 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
         if spec.is_positional:
             group.add_argument(name, **spec.keywords)
         else:
-            # An option that is not typed stays out of the namespace, so that the given options can
-            # be recognised.
+            # An option that is not typed stays out of the namespace, so that `given` can be known.
             group.add_argument(*spec.flags, dest=name, default=argparse.SUPPRESS, **spec.keywords)
 
 
-def positional_words(kind: type[CommandQuestion]) -> str:
-    """The positional arguments of a question as in a usage line, such as `[PACKAGE ...]`."""
-    forms = {None: "{}", "?": "[{}]", "*": "[{} ...]"}
-    return " ".join(
-        forms[spec.keywords["nargs"]].format(spec.keywords.get("metavar") or name.upper())
-        for name, spec in kind.OPTIONS.items()
-        if spec.is_positional and "nargs" in spec.keywords
-    )
+def positional_words(question: type[CommandQuestion]) -> str:
+    """The positional arguments of a question as in a usage line, such as `[PACKAGE ...]`. The
+    command after `--` is left out."""
+    form_of_nargs = {None: "{}", "?": "[{}]", "*": "[{} ...]"}
+    words = []
+    for name, spec in question.OPTIONS.items():
+        if spec.is_positional and "nargs" in spec.keywords:
+            word = spec.keywords.get("metavar") or name.upper()
+            words.append(form_of_nargs[spec.keywords["nargs"]].format(word))
+    return " ".join(words)

@@ -16,7 +16,7 @@ from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, followers, marker_environment
+from gpusetup.choose.installed import by_conda, followers
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import (
     BACKEND,
@@ -123,9 +123,10 @@ def run(question: Question, out: Console) -> Reply:
     is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
     index = None
-    if wish.words and not wish.offline:
-        asked = f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)"
-        index = PersonIndex(machine, root, lambda _choice, _words: out.talk(asked))
+    # No index is asked for the packages of AMD's and Intel's GPUs.
+    if wish.words and not wish.offline and question_of(wish, host, catalog).maker is None:
+        out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
+        index = PersonIndex(machine, root)
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, host, machine, shown_root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
@@ -155,7 +156,7 @@ def _wish_of(
     # package index, whose wheels need torch's wheel.
     if installer is None and not (is_described or question.packages) and by_conda(machine):
         installer = "conda"
-    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    wish = parse_words(question.packages, question.torch)
     # The catalog has no nightly builds, because their versions change every day. A nightly build
     # gets the backend of the newest release that fits.
     if wish.torch == NIGHTLY:
@@ -203,17 +204,18 @@ def _document(
     """The answer as a document, with the commands for each installer; `root` is torch's index
     without a login."""
     build, packages, newest = choice.build, choice.packages, choice.newest
-    # For a described environment, no installed packages are known.
+    # In a described environment, no installed packages are known. With requested packages, the
+    # installed ones do not count.
     is_in_environment = build is not None and machine.python.executable and newest and not packages
     # The commands name torch's packages, and the requested packages or the installed ones that must
     # change with torch. What torch's own index has is installed together with torch.
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
     if packages:
-        there = {one.name for one in packages}
-        asked = [one for one in packages if one.asked and one.name not in FAMILY]
-        beside = (one.requirement for one in asked if not one.index_url)
-        names = (*(name for name in FAMILY if name in there), *beside)
+        of_set = {one.name for one in packages}
+        requested = [one for one in packages if one.asked and one.name not in FAMILY]
+        of_default_index = (one.requirement for one in requested if not one.index_url)
+        names = (*(name for name in FAMILY if name in of_set), *of_default_index)
     elif build is not None and is_in_environment:
         names = (*FAMILY, *followers(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
@@ -223,7 +225,8 @@ def _document(
     rejections = newest.rejections if newest and not packages else choice.rejections
     conda_name = new_environment(machine, question.name)
     is_over_conda = by_conda(machine) and choice.wish.installer != "conda"
-    # conda's channels have other builds, and lack some of the newest torch versions.
+    # conda's command is for another build, because its channels have other builds, and lack some of
+    # the newest torch versions.
     wish = replace(choice.wish.of_torch_alone, installer="conda")
     if build and not choice.moves:
         wish = replace(wish, torch=f"=={build.torch}")

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from gpusetup.tune.case import Facts
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
-change. It does not change the model, loss, data or effective batch
-size. If it adds mixed precision, the results differ slightly. With --batch-size it measures which
-batch size fits."""
+change. It does not change the model, loss, data or effective batch size. If it adds mixed
+precision, the results differ slightly. With --batch-size it measures which batch size fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
@@ -95,6 +94,7 @@ def run(question: Question, out: Console) -> Reply:
 
     config = _read(question.config) if question.config else None
     facts = None
+    # The search for a batch size needs no facts about the machine.
     if config or question.benchmark:
         machine = gather(out, question.machine, question.python)
         if not question.machine:
@@ -104,8 +104,8 @@ def run(question: Question, out: Console) -> Reply:
             # nvidia-smi tells the GPUs if NVML cannot be loaded.
             machine = with_gpus_of_nvidia_smi(machine, System())
         facts = facts_of(machine)
-    if facts and question.gpu:
-        facts = with_card(facts, question.gpu)
+        if question.gpu:
+            facts = with_card(facts, question.gpu)
     answer = _measure(question, out, config, facts) if question.measures else TuneAnswer()
     if config and facts:
         from gpusetup.tune.config_file import with_proposal
@@ -118,6 +118,7 @@ def run(question: Question, out: Console) -> Reply:
         source = question.config or config.name
         target = source if question.in_place else question.target
         answer = with_proposal(answer, config, proposal, source=source, target=target)
+    # Without a config, a search that finds no batch size has no answer.
     is_answered = config or answer.batch_size or answer.benchmark
     code = 0 if is_answered and not answer.cannot_fit else Unsatisfiable.exit_code
     screen = partial(tune_screen, config=question.config)
@@ -131,15 +132,17 @@ def _read(path: str) -> Config:
     from gpusetup.tune.config_file import read_bytes
 
     config = read_config(read_bytes(path), path)
+    # Keys that only `plan` uses are no settings for `tune`.
     if all(key.plan for _, key in known_settings(config)):
-        known = "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
-        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known)
+        hint = "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
+        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=hint)
     return config
 
 
 def _measure(
     question: Question, out: Console, config: Config | None, facts: Facts | None
 ) -> TuneAnswer:
+    """Run the benchmark or search for the batch size, with the user's code."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob

@@ -35,10 +35,9 @@ def _as_in_child(flag: str) -> Any:
     """An option that is defined as in verify's own parser."""
     action = _ACTIONS[flag]
     help_text = action.help
-    if action.nargs == 0:
+    if action.nargs == 0:  # `--strict`
         return switch(help_text, flag)
-    if action.nargs == "+":
-        # `--only memory sdpa` names several at once.
+    if action.nargs == "+":  # `--only memory sdpa`
         return options(help_text, flag, action="extend", nargs="+", metavar=action.metavar)
     return option(
         help_text,

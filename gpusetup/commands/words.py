@@ -49,16 +49,17 @@ def index_root_of(named: str | None) -> str:
     'https://mirror.example/whl'
     """
     root = named or os.environ.get("GPUSETUP_INDEX") or INDEX_ROOT
-    shown = without_logins(root)
+    # A password must not appear in an error message.
+    public = without_logins(root)
     if not URL.fullmatch(root):
         raise UsageError(
-            f"`--index {shown}` is not an http or https URL",
+            f"`--index {public}` is not an http or https URL",
             hint="it is the part before the backend: `https://download.pytorch.org/whl`",
         )
     # `https://download.pytorch.org/whl/cu124`, with or without `/torch`.
-    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", shown, re.IGNORECASE):
+    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", public, re.IGNORECASE):
         raise UsageError(
-            f"`--index {shown}` ends with a backend; the index is the part before it",
+            f"`--index {public}` ends with a backend; the index is the part before it",
             hint=f"did you mean `--index {found[1]} --backend {found[2].lower()}`?",
         )
     return root.rstrip("/")

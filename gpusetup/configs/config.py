@@ -103,12 +103,15 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
         for file in (config, changed)
     )
     for edit in edits:
-        if new.pop(edit.path, None) != ("scalar", edit.value):
+        if new.get(edit.path) != ("scalar", edit.value):
             raise BadInput(f"{config.name}: {dotted(edit.path)} cannot be changed in place")
-        # An added setting is not in the old config.
-        old.pop(edit.path, None)
-    # Compare lists, because the order matters too and a comparison of dicts ignores it.
-    if list(old.items()) != list(new.items()):
+    edited_paths = {edit.path for edit in edits}
+    # Lists, because the order matters too and a comparison of dicts ignores it.
+    old_rest, new_rest = (
+        [(path, value) for path, value in values.items() if path not in edited_paths]
+        for values in (old, new)
+    )
+    if old_rest != new_rest:
         raise BadInput(
             f"{config.name}: the change would reach further than the value itself",
             hint="an anchor, a tag or an unusual layout is in the way: change it by hand",
@@ -130,8 +133,8 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
     new = value
     if value in ("true", "false") and old in TRUE + FALSE:
         # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
-        number = (TRUE if old in TRUE else FALSE).index(old)
-        new = (TRUE if value == "true" else FALSE)[number]
+        spelling = (TRUE if old in TRUE else FALSE).index(old)
+        new = (TRUE if value == "true" else FALSE)[spelling]
     elif config.format == "json" and not NOT_QUOTED.fullmatch(value):
         new = f'"{value}"'
     if old != setting.text:
@@ -151,11 +154,12 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
     line_start = text.rfind("\n", 0, key_start) + 1
     # The last line may lack a newline.
     line_end = text.find("\n", end) + 1 or len(text)
-    # The neighbour must be alone on its line, with at most a comment after it; all of JSON is in
-    # `{...}`, where a new key would need a comma too.
-    behind = text[end:line_end].rstrip("\n")
-    has_more = neighbour.flow or "\n" in text[key_start:end]
-    if has_more or not re.fullmatch(r"\s*(#.*)?\r?", behind):
+    # In `{...}`, and so in all of JSON, a new key would need a comma too.
+    if neighbour.flow:
+        return None
+    # The neighbour must be alone on one line, with at most a comment after it.
+    rest_of_line = text[end:line_end].rstrip("\n")
+    if "\n" in text[key_start:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest_of_line):
         return None
     line = f"{' ' * (key_start - line_start)}{name}: {value}"
     ends_in_newline = text[:line_end].endswith("\n")

@@ -121,8 +121,8 @@ def key_of(path: Iterable[str | int]) -> Key | None:
         nearby_maps = maps[-1:] if row.directly else maps
         if row.under and set(row.under.split()).isdisjoint(nearby_maps):
             continue
-        is_no_loaders = row.role in LOADER_ROLES and not NOT_LOADER_MAPS.isdisjoint(maps)
-        return None if is_no_loaders else row
+        is_in_other_map = not NOT_LOADER_MAPS.isdisjoint(maps)
+        return None if row.role in LOADER_ROLES and is_in_other_map else row
     return None
 
 
@@ -261,36 +261,25 @@ def takes_no_memory(path: Sequence[str | int]) -> bool:
 
 
 # --- the trainer of a config ----------------------------------------------------------------------
-#
-# One common name is not enough to recognise a trainer: for example, `max_length` and `dataset_name`
-# occur in configs for TRL, for transformers' examples and for many custom training loops.
 
 TRAINER_KEYS = (
-    ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz",
-                "max_model_len rope_scaling"),
-    ("llama-factory", "finetuning_type cutoff_len", ""),
-    ("axolotl", "base_model sequence_len", ""),
-    ("unsloth", "use_gradient_checkpointing use_rslora", ""),
-    ("litgpt", "checkpoint_dir lora_query lora_mlp", ""),
+    ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz "
+                "max_prompt_tokens max_response_tokens"),
+    ("llama-factory", "finetuning_type cutoff_len"),
+    ("axolotl", "base_model sequence_len"),
+    ("unsloth", "use_gradient_checkpointing use_rslora"),
+    ("litgpt", "checkpoint_dir lora_query lora_mlp"),
     ("hf", "do_train mlm_probability preprocessing_num_workers dataset_config_name "
-           "max_train_samples max_source_length validation_split_percentage", ""),
+           "max_train_samples max_source_length validation_split_percentage"),
     ("trl", "use_peft packing dataset_text_field assistant_only_loss completion_only_loss "
-            "num_generations num_ppo_epochs", "dataset_name max_length lora_r"),
+            "dataset_train_split dataset_test_split num_generations num_ppo_epochs"),
     ("hf", "per_device_train_batch_size train_micro_batch_size_per_gpu zero_optimization "
-           "model_name_or_path", ""),
+           "model_name_or_path"),
 )  # fmt: skip
-"""The trainers in the order in which they are tried, each with the names that only this trainer
-reads (one of them is enough to recognise it), and those that other programs read too (two of them
-are needed). transformers comes last, because the others build on it; the keys that only its own
-example scripts read come before TRL's, whose shared names those scripts have too."""
-
-LONGEST_NAME = 200
-ENCODER_NAME = re.compile(
-    r"(?i)(?:^|[/_.-])(?:\w*bert\w*|(?:xlm-?)?roberta\w*|electra|mpnet|minilm\w*|longformer|bigbird"
-    r"|xlnet|vit|deit|beit|swin\w*|convnext\w*|clip|wav2vec2?|hubert|whisper|t5|bart)(?:[/_.-]|$)"
-)
-"""Matches names of text encoders and of translation, image and audio models, which TRL's SFTTrainer
-does not train."""
+"""The trainers in the order in which they are tried, each with names that only this trainer reads;
+one of them is enough to recognise it. Common names, such as `max_length` and `dataset_name`, occur
+in configs of many trainers. transformers comes last, because the others build on it; the keys that
+only its own example scripts read come before TRL's."""
 
 
 def trainer_of(config: Config) -> str | None:
@@ -298,29 +287,16 @@ def trainer_of(config: Config) -> str | None:
     recognised.
 
     >>> from gpusetup.configs.config import read_config
-    >>> head = "model_name_or_path: bert-base-uncased\\nper_device_train_batch_size: 32\\n"
-    >>> trainer_of(read_config(f"{head}max_length: 512".encode(), "c.yaml"))
+    >>> trainer_of(read_config(b"model_name_or_path: bert-base-uncased", "c.yaml"))
     'hf'
     >>> trainer_of(read_config(b"model: Qwen/Qwen3-4B\\npacking: true", "c.yaml"))
     'trl'
     """
+    # torchtune names the class of each component, such as `torchtune.models.llama3`.
     if any(
         setting.path[-1:] == ("_component_",) and unquoted(setting.text).startswith("torchtune.")
         for setting in config.settings
     ):
         return "torchtune"
     names = names_in(config.settings)
-    # Cut long texts, which would take long to search; no model name is longer.
-    names_encoder = any(
-        ENCODER_NAME.search(unquoted(setting.text)[:LONGEST_NAME])
-        for setting in config.settings
-        if (key := key_of(setting.path)) is not None and key.role == "named-model"
-    )
-    for trainer, own, shared in TRAINER_KEYS:
-        # TRL only trains models that generate text; encoders, such as BERT, are trained with
-        # transformers' own scripts, whose keys are in the last row.
-        if trainer == "trl" and names_encoder:
-            continue
-        if names.intersection(own.split()) or len(names.intersection(shared.split())) >= 2:
-            return trainer
-    return None
+    return next((trainer for trainer, own in TRAINER_KEYS if names.intersection(own.split())), None)

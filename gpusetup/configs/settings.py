@@ -116,7 +116,9 @@ def unquoted(text: str) -> str:
 
 def value_of(setting: Setting) -> int | bool | str | None:
     """The setting's value as a number, a switch or a text; None if it is empty."""
+    if setting.text in EMPTY:
+        return None
     number, switch = whole_number(setting), switch_value(setting)
-    if number is not None or switch is not None:
-        return switch if number is None else number
-    return None if setting.text in EMPTY else unquoted(setting.text)
+    if number is not None:
+        return number
+    return unquoted(setting.text) if switch is None else switch

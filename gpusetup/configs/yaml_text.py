@@ -13,6 +13,9 @@ from typing import Any
 from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
 
+LONGEST_REASON = 200
+"""The number of characters of ruamel.yaml's message to show; it may quote a long text."""
+
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
     """The values in a YAML file with their positions, in order; BadInput names the line if the file
@@ -30,7 +33,7 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     except (YAMLError, ValueError) as problem:
         # ruamel.yaml's messages have several lines.
         reason = " ".join(str(problem).split())
-        raise BadInput(f"{name}: not YAML: {reason[:200]}") from problem
+        raise BadInput(f"{name}: not YAML: {reason[:LONGEST_REASON]}") from problem
     if root is None:
         return
     settings = list(_YamlWalk(text, name).settings(root))
@@ -63,7 +66,9 @@ def _where(name: str, mark: Any, reason: str) -> str:
     """An error message with the file's name and, if known, the line and column of ruamel.yaml's
     mark."""
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    # ruamel.yaml's problem continues a sentence: "but found another document".
     problem = " ".join(reason.split()).removeprefix("but ")
+    # "found character '\\t' that cannot start any token"
     if "\\t" in reason:
         problem = "a tab where YAML takes only blanks"
     return f"{name}{position}: {problem}"

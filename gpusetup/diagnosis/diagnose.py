@@ -22,7 +22,7 @@ from gpusetup.diagnosis.fit import facts_read, fits_together, may_be_ok, proof
 from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.refute import Remaining, refute
-from gpusetup.evidence.alike import ON_THE_BUS
+from gpusetup.evidence.checks import PCI_GPUS
 from gpusetup.evidence.context import (
     Rule,
     RuleContext,
@@ -45,7 +45,7 @@ from gpusetup.findings import (
     running,
     wheels,
 )
-from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
+from gpusetup.model.documents import CauseCheck, DoctorAnswer, Fit, ResolveAnswer
 from gpusetup.model.finding import Finding, Findings, Severity, unique_evidence
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -71,7 +71,7 @@ def diagnose(
     to the program and the machine, mark findings that others explain, choose the root, and choose
     the command that decides.
     """
-    context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
+    context, resolution = build_case(snapshot, catalog, choice, other_host=other_host)
     if project_words:
         context = replace(context, project_words=project_words)
     is_text = is_report(context)
@@ -83,35 +83,17 @@ def diagnose(
     fits = fits_together(context)
     root = root_of(findings)
     main = root or failure_without_cause(context, findings)
-    if main is None:
-        cause = OK if may_be_ok(context, fits) else UNKNOWN
-    elif is_text and RECORDS[main.id].symptom:
-        cause = UNKNOWN
-    else:
-        # On a probed machine every reading was taken, so a finding is no more than its own cause.
-        cause = main.id
+    cause = cause_of(context, main, fits)
     is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
-    certain = (
-        main is not None
-        and is_proven(context, main)
-        # A cause that took a refuted one's place was not shown by a message of its own.
-        and main.id not in remaining.asks
-        # On a probed machine, an error that the root does not explain leaves the answer open.
-        and (is_text or not others)
-    )
+    certain = main is not None and is_certain(context, main, remaining, others)
     sure: Sureness = "certain" if certain else "likely"
-    asks_first = asked_first(context, remaining, root, cause)
+    first = command_asked_first(context, remaining, root, cause)
     reading = None
-    if is_text and cause != OK and (asks_first or not (is_caused and certain)):
-        reading = command_that_decides(context, main, asks_first, is_open=cause == UNKNOWN)
-    check: CauseCheck | None = None
-    if is_text and main and is_caused and not certain:
-        of_record = RECORDS[main.id].check
-        # The text may already show what the check would print.
-        if of_record and not is_answered(context, of_record.command):
-            check = CauseCheck(command=of_record.command, prints=of_record.prints)
-    shown = [_marked(finding, root, main, reading) for finding in findings]
+    if is_text and cause != OK and (first or not (is_caused and certain)):
+        reading = command_that_decides(context, main, first, is_open=cause == UNKNOWN)
+    is_likely = is_text and is_caused and not certain
+    shown = [_with_one_first_step(finding, root, main, reading) for finding in findings]
     return DoctorAnswer(
         cause=cause,
         proof=proof(context, fits) if cause == OK else None,
@@ -120,14 +102,14 @@ def diagnose(
         stage=context.snapshot.failing.stage,
         # The root first, then by severity, then in the order of the records.
         findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
-        resolution=answer,
+        resolution=resolution,
         newest=offer_of(context.choice),
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
         # An error that the root does not explain leaves the answer less sure as a whole.
         confidence=(sure if not others else "likely") if root and is_caused else None,
         certainty=sure if is_caused else None,
-        check=check,
+        check=check_of(context, main) if main and is_likely else None,
         facts=facts_read(context),
         fit=fits,
         other_causes=() if certain else tuple(error.id for error in others if error is not main),
@@ -138,9 +120,9 @@ def diagnose(
 
 # --- the rules ------------------------------------------------------------------------------------
 
-# `precedence` decides which finding is the root. If two rules make a finding with the same id, the
-# first one's title is kept, so rules that read device nodes come before those that read NVML's
-# codes.
+# `precedence` decides which finding is the root. If two rules make a finding with the same id and
+# severity, the first one's title is kept, so rules that read device nodes come before those that
+# read NVML's codes.
 DRIVER_RULES: tuple[Rule, ...] = (*driver.RULES, *kernels.RULES, *cuda.RULES, *gpu_faults.RULES)
 """Rules about a driver and its GPUs."""
 RULES: tuple[Rule, ...] = (
@@ -209,20 +191,43 @@ def _gravity(finding: Finding) -> int:
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The finding of what a program failed at, for a text without an error finding."""
+    """The finding of what a program failed at, for a text without an error finding; None if there
+    is none."""
+    if not is_report(context):
+        return None
     # `own` marks a failure that nothing in the text connects with the GPU stack (see
-    # report.timeline).
+    # report.timeline). Any other `program-failed` may have a cause that the text does not show.
     is_own = any(event.values.get("own") for event in events(context, "program-failed"))
-    failed = (
+    failures = [
         finding
         for finding in findings
         if RECORDS[finding.id].failure and (finding.id != "program-failed" or is_own)
-    )
-    first = min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
-    return first if is_report(context) else None
+    ]
+    return min(failures, key=lambda finding: RECORDS[finding.id].failure, default=None)
+
+
+def cause_of(context: RuleContext, main: Finding | None, fits: tuple[Fit, ...]) -> str:
+    """The cause that the answer names: the main finding's id, `ok` if nothing fails, or `unknown`
+    if a failure's cause is open."""
+    if main is None:
+        return OK if may_be_ok(context, fits) else UNKNOWN
+    # On a probed machine every reading was taken, so nothing behind a symptom is left to find.
+    return UNKNOWN if is_report(context) and RECORDS[main.id].symptom else main.id
 
 
 # --- how sure it is -------------------------------------------------------------------------------
+
+
+def is_certain(
+    context: RuleContext, main: Finding, remaining: Remaining, others: list[Finding]
+) -> bool:
+    """Whether the main finding is proven to be the cause. `others`: the errors that the root does
+    not explain."""
+    # A cause that took a refuted one's place was not shown by a message of its own.
+    if main.id in remaining.asks:
+        return False
+    # On a probed machine, an error that the root does not explain leaves the answer open.
+    return is_proven(context, main) and (is_report(context) or not others)
 
 
 def is_proven(context: RuleContext, cause: Finding) -> bool:
@@ -235,22 +240,33 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
     if not is_report(context):
         return True
     own_lines = lines_of_a_person(context)
-    quotes = [(line_of(quote.source), quote.text) for quote in cause.evidence]
-    only_a_person_says_it = any(line for line, _ in quotes) and all(
-        line in own_lines and not is_program_output(text) for line, text in quotes if line
+    numbered = [(line_of(quote.source), quote.text) for quote in cause.evidence]
+    # Evidence without a line number, such as a fact of the catalog, is no quote.
+    quotes = [(line, text) for line, text in numbered if line]
+    only_a_person_says_it = bool(quotes) and all(
+        line in own_lines and not is_program_output(text) for line, text in quotes
     )
     holds = RECORDS[cause.id].certain_if
     return holds is not None and bool(holds(context)) and not only_a_person_says_it
 
 
-def asked_first(
+def check_of(context: RuleContext, likely: Finding) -> CauseCheck | None:
+    """How to check for a likely cause; None if its record has no check, or if the text already
+    shows what the check would print."""
+    check = RECORDS[likely.id].check
+    if check is None or is_answered(context, check.command):
+        return None
+    return CauseCheck(command=check.command, prints=check.prints)
+
+
+def command_asked_first(
     context: RuleContext, remaining: Remaining, root: Finding | None, cause: str
 ) -> str | None:
-    """The command of a refutation whose cause is the answer, or of a fact that the root's commands
-    need and that was not read; None if there is neither."""
+    """The command to run before the root's fix: it tells more about a cause that replaced a refuted
+    one, or reads a fact that the fix's commands need; None if there is neither."""
     if root and root.id in remaining.asks:
         return remaining.asks[root.id]
-    # No other cause replaced the refuted one, so only its own command remains.
+    # "" stands for no cause: nothing replaced the refuted one.
     if cause == UNKNOWN and "" in remaining.asks:
         return remaining.asks[""]
     if root is None or root.fix is None:
@@ -259,27 +275,32 @@ def asked_first(
         if need.state == "unread" and need.reading:
             return need.reading
     # Before anything is installed for an NVIDIA GPU, see whether there is one.
-    place = RECORDS[root.id].place
-    is_for_a_driver = root.fix.needs_root and place and place[0] is Layer.DRIVER
-    return ON_THE_BUS if is_for_a_driver and has_nvidia(context) is None else None
+    is_for_a_driver = root.fix.needs_root and RECORDS[root.id].layer is Layer.DRIVER
+    return PCI_GPUS if is_for_a_driver and has_nvidia(context) is None else None
 
 
 # --- the fixes ------------------------------------------------------------------------------------
 
 
-def _marked(
+def _with_one_first_step(
     finding: Finding, root: Finding | None, main: Finding | None, reading: str | None
 ) -> Finding:
-    """The finding, marked if it is the root, and without a second thing to do first."""
+    """The finding, marked if it is the root, without commands that compete with what the answer
+    asks to run first (`reading`, then the root's commands)."""
+    finding, is_main = replace(finding, root=finding is root), finding is main
     fix = finding.fix
-    if main is not None and finding.id == main.id:
-        finding = replace(finding, root=root is not None and main.id == root.id)
-        # Only one command should be run first.
-        return replace(finding, fix=replace(fix, looks=())) if reading and fix else finding
-    # With two installations, people would have to choose between them.
+    if fix is None:
+        return finding
+    if is_main:
+        return replace(finding, fix=replace(fix, looks=())) if reading else finding
+    # With two different installations, people would have to choose between them.
     of_root = root.fix.commands if root and root.fix else ()
-    if fix and any(line.startswith("gpusetup install") for line in of_root):
-        others = [line for line in fix.commands if line not in of_root]
-        if any(line.startswith("gpusetup install") for line in others):
-            return replace(finding, fix=replace(fix, commands=()))
+    others = [line for line in fix.commands if line not in of_root]
+    if installs(of_root) and installs(others):
+        return replace(finding, fix=replace(fix, commands=()))
     return finding
+
+
+def installs(commands: Iterable[str]) -> bool:
+    """Whether one of the commands installs packages with gpusetup."""
+    return any(line.startswith("gpusetup install") for line in commands)

@@ -16,8 +16,8 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     on,
-    says_nothing_else,
     serving,
+    shows_no_other_failure,
     source_of,
 )
 from gpusetup.evidence.facts import driver_serves
@@ -35,7 +35,7 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     served = f", runs CUDA builds up to {runs}" if runs else ""
     driver_in_words = driver.version and f"{driver.version}{served}"
     torch_in_words = torch.version
-    # Most versions end in the build's label: "2.5.1+cu124".
+    # A version without the build's label (`2.5.1+cu124`) gets the build that was read elsewhere.
     if torch.version and "+" not in torch.version:
         torch_in_words = f"{torch.version} ({torch.backend or 'no build'})"
     rows = (
@@ -66,19 +66,19 @@ def newest_served(context: RuleContext) -> str | None:
 def fits_together(context: RuleContext) -> tuple[Fit, ...]:
     """A sentence for each pair of facts that fit or contradict each other; () if no pair was
     read."""
-    return (
-        *_torch_and_the_rest(context),
-        *_build_that_fits(context),
-        *_two_numbers(context),
-    )
+    of_torch = (_driver_and_torch, _gpus_and_torch, _python_and_torch)
+    facts = of_torch if context.torch.version else (_build_to_install,)
+    fits = (fit for pair in (*facts, _driver_and_nvcc) for fit in pair(context))
+    # Several GPUs of one model give the same sentence.
+    return tuple(dict.fromkeys(fits))
 
 
 def _runs(context: RuleContext) -> str:
-    """Which CUDA builds the driver runs."""
+    """The end of a sentence about the driver: which CUDA builds it runs."""
     return f"runs CUDA builds up to {newest_served(context)}, older CUDA builds too"
 
 
-def _two_numbers(context: RuleContext) -> Iterator[Fit]:
+def _driver_and_nvcc(context: RuleContext) -> Iterator[Fit]:
     """Why nvidia-smi and nvcc show different CUDA versions, if the text shows both."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     if by_driver and by_nvcc and by_driver != by_nvcc:
@@ -89,21 +89,26 @@ def _two_numbers(context: RuleContext) -> Iterator[Fit]:
         yield Fit(sentence=sentence, fits=True)
 
 
-def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
-    """Whether torch's build, the driver, the cards and Python fit together."""
-    torch, version = context.torch, context.driver.version
-    if not torch.version:
+def _driver_and_torch(context: RuleContext) -> Iterator[Fit]:
+    """Whether the driver runs torch's CUDA build."""
+    version, cuda = context.driver.version, cuda_needed(context.torch)
+    if not version or not cuda:
         return
-    cuda, name = cuda_needed(torch), f"torch {torch.version}"
-    if cuda and version:
-        floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-        if driver_serves(context, cuda):
-            sentence = f"driver {version} {_runs(context)}, and {name} is built for CUDA {cuda}"
-            yield Fit(sentence=sentence, fits=True)
-        elif floor:
-            sentence = f"driver {version} does not run {name}: builds for CUDA {cuda} need {floor}"
-            yield Fit(sentence=sentence, fits=False)
-    for gpu in dict.fromkeys(gpus(context)):
+    name = f"torch {context.torch.version}"
+    floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
+    if driver_serves(context, cuda):
+        sentence = f"driver {version} {_runs(context)}, and {name} is built for CUDA {cuda}"
+        yield Fit(sentence=sentence, fits=True)
+    elif floor:
+        sentence = f"driver {version} does not run {name}: builds for CUDA {cuda} need {floor}"
+        yield Fit(sentence=sentence, fits=False)
+
+
+def _gpus_and_torch(context: RuleContext) -> Iterator[Fit]:
+    """Whether torch's build is for these GPUs: for each NVIDIA GPU by its kernels, and for GPUs
+    from other makers by the maker that the build is for."""
+    torch, name = context.torch, f"torch {context.torch.version}"
+    for gpu in gpus(context):
         if torch.backend == "cpu":
             sentence = f"{name} is a build for the CPU and cannot use {gpu.name}"
             yield Fit(sentence=sentence, fits=False)
@@ -117,10 +122,9 @@ def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
     if maker and maker != "nvidia" and vendors:
         sentence = f"{name} is a build for GPUs of {BY_ID[maker].name}"
         yield Fit(sentence=sentence, fits=maker in vendors)
-    yield from _python_and_wheels(context)
 
 
-def _python_and_wheels(context: RuleContext) -> Iterator[Fit]:
+def _python_and_torch(context: RuleContext) -> Iterator[Fit]:
     """Whether the release of torch has wheels for this Python."""
     release = (context.torch.version or "").split("+")[0]
     tag = ".".join((context.snapshot.python.version or "").split(".")[:2])
@@ -132,11 +136,12 @@ def _python_and_wheels(context: RuleContext) -> Iterator[Fit]:
         yield Fit(sentence=sentence, fits=tag in pythons)
 
 
-def _build_that_fits(context: RuleContext) -> Iterator[Fit]:
+def _build_to_install(context: RuleContext) -> Iterator[Fit]:
     """The build that fits the card and the driver, for a text that shows no torch."""
     build, version = context.choice.build, context.driver.version
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus(context)))
-    if context.torch.version or build is None or not build.cuda or not (names or version):
+    # A build for the CPU needs neither. Without a card or a driver, nothing was read to fit.
+    if build is None or not build.cuda or not (names or version):
         return
     if names and version:
         sentence = (
@@ -162,42 +167,40 @@ FAILURES = (
     *("container-start-failed", "names-failure"),
 )
 """Events that report a failure without its cause. Messages of known causes are no part of them."""
-NO_STACK_OF_NVIDIA = (
-    *("foreign-gpu", "no-nvidia-gpu", "smi-sees-it", "cuda-toolkit-missing", "bare-yes"),
-)
-"""Events that describe the machine. Where nothing fails they are no complaint."""
+DESCRIPTIONS = ("foreign-gpu", "no-nvidia-gpu", "smi-sees-it", "cuda-toolkit-missing", "bare-yes")
+"""Events that may show a cause if something fails, but otherwise only describe the machine."""
 
 
 def may_be_ok(context: RuleContext, fits: tuple[Fit, ...]) -> bool:
     """Whether nothing was found that fails: on a machine with a proof, in a text with at least one
     fact."""
-    if is_report(context):
-        read = bool(
-            facts_read(context) or events(context, "run-finished", "gpu-computes", "bare-yes")
-        )
-        return read and not failure_is_open(context) and all(fit.fits for fit in fits)
-    return serves_its_maker(context) or _machine_is_healthy(context)
+    if not is_report(context):
+        return serves_its_maker(context) or _machine_is_healthy(context)
+    successes = events(context, "run-finished", "gpu-computes", "bare-yes")
+    shows_something = bool(facts_read(context) or successes)
+    return shows_something and not failure_is_open(context) and all(fit.fits for fit in fits)
 
 
 def failure_is_open(context: RuleContext) -> bool:
     """Whether a text shows a failure, whatever its cause is."""
-    # The last thing that such a text shows is a run that ended normally.
-    ran_to_its_end = bool(events(context, "run-finished"))
-    if events(context, "program-failed") and not ran_to_its_end:
+    if events(context, *FAILURES) or torch_printed_false(context.snapshot):
         return True
-    if events(context, *FAILURES) or torch_said_false(context.snapshot):
-        return True
-    return not (ran_to_its_end or says_nothing_else(context, *NO_STACK_OF_NVIDIA))
+    # The last thing that such a text shows is a run that ended normally, after any message above.
+    if events(context, "run-finished"):
+        return False
+    return bool(events(context, "program-failed")) or not shows_no_other_failure(
+        context, *DESCRIPTIONS
+    )
 
 
-def torch_said_false(machine: Snapshot) -> bool:
-    """Whether torch answered `False` anywhere in the text."""
-    # With an XPU build or on a Mac, CUDA is never available, so `False` is normal. A program may
-    # print False for CUDA next to True for HIP.
+def torch_printed_false(machine: Snapshot) -> bool:
+    """Whether torch printed anywhere in a text that it cannot use the GPU."""
     torch = machine.torch
-    is_normal = torch.backend == "xpu" or machine.os.family == "macos"
-    is_normal = is_normal or (maker_of(torch.backend) == "amd" and bool(torch.cuda_available))
-    if is_normal or machine.origin != "report":
+    # With an XPU build or on a Mac, CUDA is never available, so `False` is normal.
+    has_no_cuda = torch.backend == "xpu" or machine.os.family == "macos"
+    # With a ROCm build, a program may print False for CUDA next to True for HIP.
+    is_only_for_cuda = maker_of(torch.backend) == "amd" and torch.cuda_available
+    if has_no_cuda or is_only_for_cuda:
         return False
     answers = [one.value for one in machine.readings if one.subject == "torch.cuda_available"]
     return "False" in answers

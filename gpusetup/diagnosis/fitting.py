@@ -10,20 +10,14 @@ import re
 
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.context import (
-    RuleContext,
-    events,
-    in_container,
-    is_report,
-    on,
-    package,
-)
+from gpusetup.causes.windows import driver_of_windows
+from gpusetup.evidence.context import RuleContext, events, in_container, is_report, on, package
 from gpusetup.evidence.places import in_kubernetes, program_of
 from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import LENDERS, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import in_a_cell, lines
+from gpusetup.model.shell import Lines, in_a_cell, lines
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
@@ -41,13 +35,14 @@ def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     return replace(finding, fix=_for_pasting(context, finding, fix))
 
 
-def lines_without(fix: Fix, foreign: str) -> Fix:
+def blocks_without(fix: Fix, pattern: str) -> Fix:
     """The fix without each command block whose title or one of whose lines matches a pattern."""
 
-    def unless_foreign(block: Alternative) -> Alternative | None:
-        return None if any(re.search(foreign, t) for t in (block.title, *block.commands)) else block
+    def unless_it_matches(block: Alternative) -> Alternative | None:
+        lines = (block.title, *block.commands)
+        return None if any(re.search(pattern, line) for line in lines) else block
 
-    return map_blocks(fix, unless_foreign)
+    return map_blocks(fix, unless_it_matches)
 
 
 # --- the program ----------------------------------------------------------------------------------
@@ -68,34 +63,35 @@ TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """The program's own fix, if torch's fix does not help the program. Fixes for the driver, the
     container and the hardware are the same for all programs."""
-    failed = context.snapshot.failing.program
+    failing = (context.snapshot.failing.program or "").lower()
     for engine in PINNING_ENGINES:
-        if engine == (failed or "").lower() or package(context, engine):
+        if engine == failing or package(context, engine):
             return _with_pinned_torch(context, engine, finding, fix)
-    program, place = program_of(context), RECORDS[finding.id].place
+    program, record = program_of(context), RECORDS[finding.id]
     if program is None or program.on_torch:
         return fix
-    if place and place[0] is Layer.NO_GPU:
+    if record.layer is Layer.NO_GPU:
         return Fix(text=WITHOUT_TORCH.format(program.name))
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
     if not waits_for_torch and not re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return fix
-    way = program.gpu_setup or f"Install a build of {program.name} itself for this GPU and driver"
+    text = program.gpu_setup or f"Install a build of {program.name} itself for this GPU and driver"
     # A newer driver helps every program.
-    if RECORDS[finding.id].lacks == "driver":
-        return replace(fix, text=f"{fix.text}. {way}", commands=())
-    return Fix(text=way)
+    if record.lacks == "driver":
+        return replace(fix, text=f"{fix.text}. {text}", commands=())
+    return Fix(text=text)
 
 
 def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix: Fix) -> Fix:
-    """The fix for a program that pins its torch: another release of the program, or its image."""
+    """The fix for a program that pins its torch: in place of commands that install another torch,
+    the program's image or its own release that fits."""
 
-    def installs(block: Alternative) -> bool:
+    def installs_torch(commands: Lines) -> bool:
         pattern = f"gpusetup install|torch==|{needs.INSTALLS_TORCH}"
-        return any(re.search(pattern, line) for line in block.commands)
+        return any(re.search(pattern, line) for line in commands)
 
-    others = tuple(way for way in fix.alternatives if not installs(way))
-    if not installs(Alternative(title="", commands=fix.commands)):
+    others = tuple(block for block in fix.alternatives if not installs_torch(block.commands))
+    if not installs_torch(fix.commands):
         return replace(fix, alternatives=others)
     if image := owners.owner_of_image(context):
         return Fix(text=image.sentence, alternatives=others)
@@ -137,18 +133,16 @@ def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     os = context.os
     if os.family in ("windows", "macos") and not os.wsl:
         where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
-        return lines_without(replace(fix, text=f"{where}{fix.text}"), LINUX_ONLY)
+        return blocks_without(replace(fix, text=f"{where}{fix.text}"), LINUX_ONLY)
     if not os.wsl:
         return fix
-    without_modules = lines_without(fix, KERNEL_MODULES)
-    place = RECORDS[finding.id].place
+    without_modules = blocks_without(fix, KERNEL_MODULES)
     names_modules = re.search(KERNEL_MODULES, "\n".join((fix.text, *command_lines(fix))))
-    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
+    is_of_the_driver = RECORDS[finding.id].layer in OF_THE_DRIVER
     lost_all_commands = bool(fix.commands) and not without_modules.commands
+    # A fix that only mentions a module, such as a reboot at its end, still helps without it.
     if not names_modules or not (is_of_the_driver or lost_all_commands):
         return without_modules
-    from gpusetup.causes.windows import driver_of_windows
-
     return driver_of_windows(context, fix.min_driver)
 
 
@@ -168,7 +162,7 @@ def _for_rented_machine(context: RuleContext, finding: Finding, fix: Fix) -> Fix
     if lender := lender_of(context):
         return _in_a_notebook(context, lender, finding, fix)
     scheduled = has_a_scheduler(context)
-    # A person who already requested a GPU from the scheduler has another problem.
+    # A person who already requested a GPU from the scheduler ("asked for") has another problem.
     requests = [event.values.get("gpus") for event in events(context, "slurm-job")]
     if RECORDS[finding.id].lacks == "gpu" and scheduled and "asked for" not in requests:
         return ON_A_CLUSTER
@@ -176,7 +170,8 @@ def _for_rented_machine(context: RuleContext, finding: Finding, fix: Fix) -> Fix
     if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
         return fix
     of_others = replace(fix, text=f"{BY_OTHERS}{fix.text}")
-    return lines_without(of_others, "reboot|modprobe|--gpu-reset")
+    # These commands would stop the work of the other users.
+    return blocks_without(of_others, "reboot|modprobe|--gpu-reset")
 
 
 def _in_a_notebook(context: RuleContext, lender: str, finding: Finding, fix: Fix) -> Fix:
@@ -184,7 +179,7 @@ def _in_a_notebook(context: RuleContext, lender: str, finding: Finding, fix: Fix
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
         return Fix(text=f"{LENDERS[lender]} ({lender} gave this notebook no GPU)")
-    is_of_the_driver = record.place is not None and record.place[0] in OF_THE_DRIVER
+    is_of_the_driver = record.layer in OF_THE_DRIVER
     why = f"The driver belongs to {lender}, so you cannot update it there"
     if record.lacks == "driver" and context.driver.version and context.choice.build:
         fix = paste.install_torch(context, f"{why}. ")
@@ -209,8 +204,8 @@ ACTS_ON_THE_HOST = (
     r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
     r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
 )
-"""The beginnings of commands that change the kernel, the driver or services, which a container does
-not have."""
+"""The beginnings of commands for the kernel, the driver or services, which a container does not
+have."""
 ON_THE_HOST = "on the host, not in this container"
 
 
@@ -229,12 +224,11 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
         return map_blocks(fix, _in_cells)
-    lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
-    changes_a_variable = any(re.match(CHANGES_A_VARIABLE, line) for line in lasting)
+    variables = [line for line in fix.commands if re.match(CHANGES_A_VARIABLE, line)]
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
-    if not changes_a_variable:
+    if all(re.search(FOR_ONE_RUN, line) for line in variables):
         return fix
     where = PROFILES.get(context.os.family or "", "~/.bashrc")
     kept = (
@@ -261,11 +255,11 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
             return block
         return replace(block, title=f"on the host: {block.title}")
 
-    way = Alternative(title=ON_THE_HOST, commands=fix.commands)
+    of_host = Alternative(title=ON_THE_HOST, commands=fix.commands)
     fix = map_blocks(fix, titled)
-    if not acts_on_the_host(way):
+    if not acts_on_the_host(of_host):
         return fix
-    return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
+    return replace(fix, commands=(), alternatives=(of_host, *fix.alternatives))
 
 
 CHANGES_A_VARIABLE = r"export |unset |\$env:|Remove-Item Env:"
@@ -278,4 +272,4 @@ FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
 )
-"""Variables that nobody keeps."""
+"""Variables that are set for one run only, such as for finding an error or for one build."""

@@ -26,7 +26,7 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     >>> consequences(RECORDS["cuda-sees-no-device"])
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
-    of_layer = SHOWS.get(cause.place[0], ()) if cause.place else ()
+    of_layer = SHOWS.get(cause.layer, ()) if cause.layer else ()
     explained = [
         id
         for id in of_layer
@@ -43,21 +43,24 @@ def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
     An explained finding loses its commands, because they would not fix it.
     """
-    explanation: dict[str, str] = {}
+    explanations: dict[str, str] = {}
     for error in _errors_in_order(findings):
-        for finding_id in consequences(RECORDS[error.id]):
-            explanation.setdefault(finding_id, error.id)
-    explained = []
-    for finding in findings:
-        if cause := explanation.get(finding.id):
-            fix, place = finding.fix, RECORDS[cause].place
-            # Without a GPU, even the text of the fix is wrong, because it assumes one.
-            is_wrong = place is not None and place[0] is Layer.NO_GPU
-            text_alone = fix and replace(fix, commands=(), alternatives=())
-            fix = None if is_wrong else text_alone
-            finding = replace(finding, explained_by=cause, fix=fix)
-        explained.append(finding)
-    return tuple(explained)
+        for explained in consequences(RECORDS[error.id]):
+            explanations.setdefault(explained, error.id)
+    return tuple(
+        _explained(finding, explanations[finding.id]) if finding.id in explanations else finding
+        for finding in findings
+    )
+
+
+def _explained(finding: Finding, cause: str) -> Finding:
+    """The finding as a consequence of a cause, with the text of its fix alone."""
+    fix = finding.fix
+    # Without a GPU, even the text of the fix is wrong, because it assumes one.
+    if fix is None or RECORDS[cause].layer is Layer.NO_GPU:
+        return replace(finding, explained_by=cause, fix=None)
+    text_alone = replace(fix, commands=(), alternatives=())
+    return replace(finding, explained_by=cause, fix=text_alone)
 
 
 def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:
@@ -73,29 +76,32 @@ def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> lis
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
-    """The first unexplained error; without one, the first warning about lost speed."""
-    losses = [
+    """The first unexplained error; without one, the first warning about lost speed; None if there
+    is neither."""
+    if errors := unexplained(findings):
+        return errors[0]
+    losses = (
         finding
         for finding in findings
-        if finding.severity is Severity.WARNING and order_of(finding)[0] == Layer.LOSSES
-    ]
-    return next(iter(unexplained(findings)), min(losses, key=order_of, default=None))
+        if finding.severity is Severity.WARNING and RECORDS[finding.id].layer is Layer.LOSSES
+    )
+    return min(losses, key=order_of, default=None)
 
 
 def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
-    """The finding that must be fixed before torch can be; None if there is none.
+    """The finding that must be fixed before torch is changed, or, if `torch_stays`, before it can
+    run; None if there is none.
 
-    This is a root in the process's settings, the container, the driver or the GPU. If torch stays
-    as it is, it is also the driver that torch needs.
+    This is a root cause below torch (in the process's settings, the container, the driver or the
+    GPU), or a finding whose record asks for it (`before_torch`). A driver that is too old for the
+    torch that stays must be fixed too; another torch may run on it.
     """
     for finding in findings:
-        record = RECORDS[finding.id]
+        record, fix = RECORDS[finding.id], finding.fix
         if finding.severity in record.before_torch:
             return finding
-        if not finding.root:
-            continue
-        is_below_torch = record.place and Layer.PROCESS <= record.place[0] <= Layer.READINESS
-        asks_for_newer_driver = finding.fix and finding.fix.min_driver
-        if is_below_torch or (torch_stays and asks_for_newer_driver):
+        is_below_torch = record.layer and Layer.PROCESS <= record.layer <= Layer.READINESS
+        needs_newer_driver = torch_stays and fix and fix.min_driver
+        if finding.root and (is_below_torch or needs_newer_driver):
             return finding
     return None

@@ -25,7 +25,8 @@ class Remaining(NamedTuple):
     findings: tuple[Finding, ...]
     ruled_out: tuple[RuledOut, ...]
     asks: dict[str, str]
-    """A cause that replaced a refuted one -> the command whose output tells more."""
+    """A cause that replaced a refuted one ("" if none did) -> the command whose output tells more.
+    """
 
 
 def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
@@ -63,13 +64,13 @@ def _what_is_left(
 ) -> Finding:
     """The remaining cause for the same message, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
-    # The messages of the remaining cause come first, because their values fill its title. A check
-    # may have made the finding without a message. Then the fact is the only evidence.
-    shown = (
+    # The values in the messages fill the title, so those of the remaining cause come first. A check
+    # may have made the finding without a message; then the fact is the only evidence.
+    messages = (
         events(context, *RECORDS[refutation.then].kinds)
         or (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
         or (Event(kind="refuted", text=fact),)
     )
-    remaining = finding_of(context, refutation.then, shown, fact=fact)
+    remaining = finding_of(context, refutation.then, messages, fact=fact)
     evidence = (*refuted.evidence, Evidence(source="this rules out " + refuted.id, text=fact))
     return replace(remaining, severity=refuted.severity, evidence=evidence)

@@ -84,8 +84,8 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
 def source_of(context: RuleContext, subject: str) -> str:
     """The sources of a value, from its readings or those of its part of the snapshot (`driver` for
     `driver.version`); without any, the value's name."""
-    for reading_subject in (subject, subject.partition(".")[0]):
-        sources = [one.source for one in readings(context, reading_subject) if one.value]
+    for read_subject in (subject, subject.partition(".")[0]):
+        sources = [one.source for one in readings(context, read_subject) if one.value]
         if sources:
             return ", ".join(dict.fromkeys(sources))
     return subject
@@ -133,14 +133,13 @@ def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed, without those that a text only mentions."""
     if not is_report(context):
         return gpus(context)
-    # Only programs print a UUID, a PCI address, an index, or the used memory.
-    return tuple(
-        gpu
-        for gpu in gpus(context)
-        if gpu.uuid
-        or gpu.pci_bus_id
-        or {gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index} != {None}
-    )
+
+    def is_listed(gpu: Gpu) -> bool:
+        """Whether the GPU has a value that only programs print. An index may be 0."""
+        numbers = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
+        return bool(gpu.uuid or gpu.pci_bus_id) or any(one is not None for one in numbers)
+
+    return tuple(filter(is_listed, gpus(context)))
 
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
@@ -169,17 +168,17 @@ NO_FAILURES = frozenset(
     "failing-file run-finished container-engine toolkit-installed several-gpus run-hangs "
     "machine-powers-off silent-crash gpu-starved container-start-failed vendor-image "
     "python-bound".split()
-) | {"card-beside-nvidia"}
+)
 """Events that do not explain a failure on their own."""
 
 
-def says_nothing_else(context: RuleContext, *but: str) -> bool:
-    """Whether a text contains no failure messages, except those of these kinds.
+def shows_no_other_failure(context: RuleContext, *kinds: str) -> bool:
+    """Whether a text contains no failure messages, or only those of these kinds.
 
     Values alone prove a cause only if no message says what failed. Such a message may point to a
     cause in any layer, whatever the order of causes is.
     """
-    return {event.kind for event in context.snapshot.events} <= NO_FAILURES | {*but}
+    return {event.kind for event in context.snapshot.events} <= NO_FAILURES | {*kinds}
 
 
 def is_report(context: RuleContext) -> bool:
@@ -197,8 +196,8 @@ def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
 
 
 SHOW_A_GPU = (
-    *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off", "smi-sees-it"),
-)
+    "xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off", "smi-sees-it",
+)  # fmt: skip
 """Events that show that a GPU exists, although some program finds none: messages of its kernel
 driver, a laptop's GPU switch, or a person who writes that nvidia-smi shows it."""
 NO_KERNEL_DRIVER = (9, 12, 13)
@@ -220,12 +219,12 @@ def has_nvidia(context: RuleContext) -> bool | None:
     # No supported macOS has a driver for NVIDIA GPUs.
     if machine.os.family == "macos":
         return False
-    nvml_code = machine.driver.nvml_code
-    # In WSL, a program that reads the PCI bus never finds a GPU: only a person's statement counts.
     denials = events(context, "no-nvidia-gpu")
+    # In WSL, a program that reads the PCI bus never finds a GPU. Only a person's statement counts.
     if machine.os.wsl:
         own_lines = lines_of_a_person(context)
         denials = tuple(event for event in denials if line_of(event.source) in own_lines)
+    nvml_code = machine.driver.nvml_code
     # An answer of NVML outweighs a statement that there is no GPU.
     if nvml_code is None and denials:
         return False
@@ -259,8 +258,8 @@ def failed_children(context: RuleContext) -> Events:
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
-    """Whether NVML or CUDA reached a kernel driver, even if the call then hung. What /proc lists
-    does not matter."""
+    """Whether NVML or CUDA reached a kernel driver, even if the call then hung. A module that /proc
+    lists may still answer nothing."""
     machine = context.snapshot
     nvml_answered = machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER)
     cuda_started = machine.cuda_api.init_code == 0
@@ -273,8 +272,8 @@ LINE = re.compile(r"line (\d+)$")
 
 def line_of(source: str | None) -> int:
     """The line number in a source; 0 if there is none."""
-    place = LINE.search(source or "")
-    return int(place[1]) if place is not None else 0
+    number = LINE.search(source or "")
+    return int(number[1]) if number else 0
 
 
 def lines_of_a_person(context: RuleContext) -> set[int]:
@@ -339,7 +338,8 @@ def is_cuda_build(torch: Torch) -> bool:
 
 
 MOST_DIGITS = 18
-"""No size, version or index has more digits. Python refuses to read numbers of 5,000 digits."""
+"""No size in bytes, version or index has more digits. Texts may contain longer numbers, and Python
+raises ValueError for those with more than 4,300 digits."""
 
 
 def whole_number(text: str | None) -> int | None:

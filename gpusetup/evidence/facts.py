@@ -17,6 +17,7 @@ from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.choose.host import driver_family
 from gpusetup.evidence.context import (
     RuleContext,
+    capabilities,
     cuda_errors,
     cuda_needed,
     events,
@@ -25,8 +26,8 @@ from gpusetup.evidence.context import (
     is_report,
     package,
     readings,
-    says_nothing_else,
     serving,
+    shows_no_other_failure,
 )
 from gpusetup.model.machine import Event, Events
 from gpusetup.model.versions import cuda_of, parsed
@@ -38,17 +39,17 @@ Fact = Callable[[RuleContext], str]
 # --- the driver -----------------------------------------------------------------------------------
 
 
-def complaints_of_the_driver(context: RuleContext) -> Events:
+def old_driver_messages(context: RuleContext) -> Events:
     """The messages that say that the driver is too old."""
     messages = events(context, "driver-too-old", "image-needs-newer-driver")
     # cudaErrorInsufficientDriver.
     return (*messages, *cuda_errors(context, 35))
 
 
-def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
-    """The driver version that a message requires, either directly or through the CUDA version in
-    it; None if the message contains neither."""
-    values, catalog = complaint.values, context.catalog
+def driver_required_by(context: RuleContext, message: Event) -> str | None:
+    """The driver version that a message requires: directly, through the CUDA version in it, or, if
+    torch or CUDA itself refused the driver, through the CUDA version of torch; None if unknown."""
+    values, catalog = message.values, context.catalog
     family = driver_family(context.snapshot)
     if named_driver := values.get("needs_driver") or values.get("needed"):
         return named_driver
@@ -58,42 +59,40 @@ def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
         cuda = values["cuda"]
         return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
     torch_cuda = cuda_needed(context.torch)
-    is_of_torch = complaint.kind == "cuda-error" or values.get("refused")
+    is_of_torch = message.kind == "cuda-error" or values.get("refused")
     return catalog.driver_floor(torch_cuda, family) if torch_cuda and is_of_torch else None
 
 
-def driver_serves_the_cuda(context: RuleContext) -> str:
-    """The driver is new enough for torch, for the toolkit that built the program, and for every
-    complaint."""
-    version = context.driver.version
+def driver_is_new_enough(context: RuleContext) -> str:
+    """The driver is new enough for every message that calls it too old, and for torch, or else for
+    the toolkit that built the program."""
+    version, toolkit_cuda = context.driver.version, context.snapshot.toolkit.nvcc
     if version is None:
         return ""
-    family, floor_of = driver_family(context.snapshot), context.catalog.driver_floor
-    toolkit_cuda = context.snapshot.toolkit.nvcc
-    complaints = complaints_of_the_driver(context)
-    for complaint in complaints:
-        floor = driver_asked_by(context, complaint)
-        # If the message contains the CUDA version that the driver supports, use that version,
-        # because it comes from the driver library that was really loaded.
-        if not floor and "found" not in complaint.values and toolkit_cuda:
-            floor = floor_of(toolkit_cuda, family)
-        if floor is None or parsed(version) < parsed(floor):
+    messages = old_driver_messages(context)
+    for message in messages:
+        required = driver_required_by(context, message)
+        # A message that contains the CUDA version of the loaded driver library ("found") knows
+        # better what was loaded than the toolkit does.
+        if not required and "found" not in message.values and toolkit_cuda:
+            required = context.catalog.driver_floor(toolkit_cuda, driver_family(context.snapshot))
+        if required is None or parsed(version) < parsed(required):
             return ""
     cuda = cuda_needed(context.torch) or toolkit_cuda
-    if cuda is None and not complaints:
-        return ""
-    floor = floor_of(cuda, family) if cuda else None
-    if floor and parsed(version) < parsed(floor):
+    if cuda and driver_serves(context, cuda) is False:
         return ""
     driver = f"driver {version}"
     if context.driver.cuda:
         driver += f" (CUDA {context.driver.cuda})"
-    return f"{driver} runs programs of CUDA {cuda}" if cuda else f"{driver} is new enough"
+    if cuda:
+        return f"{driver} runs programs of CUDA {cuda}"
+    # Without a CUDA version, only the messages say what is required.
+    return f"{driver} is new enough" if messages else ""
 
 
 def wanted_cuda(context: RuleContext) -> str | None:
     """The CUDA version of the torch that is to be installed, if the text shows no installed one."""
-    if context.torch.version or not says_nothing_else(context):
+    if context.torch.version or not shows_no_other_failure(context):
         return None
     wanted = context.snapshot.wanted
     return wanted.cuda or cuda_of(wanted.backend or "")
@@ -150,7 +149,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
     return f"{named} is installed" if listings else ""
 
 
-def pods_are_started(context: RuleContext) -> str:
+def kubernetes_starts_containers(context: RuleContext) -> str:
     """Kubernetes, and not docker, starts the containers."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     if is_pod or events(context, "k8s-gpu-not-allocatable", "container-engine"):
@@ -166,9 +165,8 @@ def torch_fails_at_its_dll(context: RuleContext) -> str:
 
 def failing_package(context: RuleContext) -> str:
     """The package that the failing file belongs to; "" if the text shows no such file."""
-    for event in events(context, "failing-file"):
-        return event.values.get("package", "")
-    return ""
+    packages = (event.values.get("package", "") for event in events(context, "failing-file"))
+    return next(packages, "")
 
 
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
@@ -195,10 +193,8 @@ def companion_fits(context: RuleContext, companion: Name) -> bool | None:
     # conda's packages have builds of their own.
     is_known = not is_report(context) and listed.installer != "conda"
     platform = f"{context.os.family}-{context.os.machine}" if is_known else None
-    is_of_another = (
-        serves_backend(catalog, companion, listed.version, torch.backend, platform) is False
-    )
-    return False if is_of_another else fits
+    fits_build = serves_backend(catalog, companion, listed.version, torch.backend, platform)
+    return False if fits_build is False else fits
 
 
 def catalog_has_torch_for_this_python(context: RuleContext) -> str:
@@ -229,10 +225,12 @@ def imports_alone(context: RuleContext) -> str:
 
 def a_run_ended_well(context: RuleContext) -> str:
     """The last run in the text ended without an error."""
-    for event in events(context, "run-finished"):
-        quote = (event.text or "")[:40].strip()
-        return f"the run came to its end after this message ({quote}…)"
-    return ""
+    endings = events(context, "run-finished")
+    if not endings:
+        return ""
+    # The beginning of a line is enough to find it.
+    quote = (endings[0].text or "")[:40].strip()
+    return f"the run came to its end after this message ({quote}…)"
 
 
 def all_of(*facts: Fact) -> Fact:
@@ -250,15 +248,16 @@ def all_of(*facts: Fact) -> Fact:
 
 def torch_has_the_kernels(context: RuleContext) -> str:
     """The installed torch has kernels for every GPU whose compute capability is known."""
-    known = [gpu for gpu in gpus(context) if gpu.compute_capability]
     # torch's own warning about the GPU comes from the torch that is running, so it takes precedence
     # over a list.
-    is_warned = events(context, "gpu-not-in-wheel")
-    if is_warned or not known or not all(serving(context, gpu) for gpu in known):
+    if events(context, "gpu-not-in-wheel"):
         return ""
-    targets = dict.fromkeys(gpu.compute_capability.sm for gpu in known if gpu.compute_capability)
+    identified = [gpu for gpu in gpus(context) if gpu.compute_capability]
+    if not identified or not all(serving(context, gpu) for gpu in identified):
+        return ""
+    targets = dict.fromkeys(capability.sm for capability in capabilities(context))
     torch = f"torch {context.torch.version or ''}".strip()
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in known))
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in identified))
     return f"{torch} has kernels for {names} ({', '.join(targets)})"
 
 
@@ -305,8 +304,8 @@ def only_the_maker_is_named(context: RuleContext) -> str:
     return "the text names the GPU's maker, and no program in it looked for a GPU in vain"
 
 
-def whys(context: RuleContext, kind: str) -> set[str | None]:
-    """The reasons (`why`) that the rows of a kind of event give."""
+def reasons_of(context: RuleContext, kind: str) -> set[str | None]:
+    """The reasons (`why`) in the messages of a kind; None for a message without one."""
     return {event.values.get("why") for event in events(context, kind)}
 
 

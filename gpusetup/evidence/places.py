@@ -6,12 +6,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import (
-    RuleContext,
-    events,
-    gpus,
-    on,
-)
+from gpusetup.evidence.context import RuleContext, events, gpus, on
 from gpusetup.model.machine import Events
 
 if TYPE_CHECKING:
@@ -61,7 +56,7 @@ def program_of(context: RuleContext) -> Program | None:
     return None if all(may_be_torchs) else UNNAMED
 
 
-def is_beside_torch(context: RuleContext) -> bool:
+def uses_no_torch(context: RuleContext) -> bool:
     """Whether a text is about a program that uses the GPU without torch."""
     program = program_of(context)
     return program is not None and not program.on_torch
@@ -78,8 +73,11 @@ def job_without_gpu(context: RuleContext) -> Events:
         return ()
     # In a job without a GPU, Slurm's plugin sets CUDA_VISIBLE_DEVICES to an empty string.
     is_emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
-    requests = {event.values.get("gpus") for event in jobs}
-    if requests - {None, "not shown" if is_emptied else None}:
+    requests = {event.values.get("gpus") for event in jobs} - {None}
+    # A text that only mentions Slurm ("not shown") may leave a request for GPUs out.
+    if requests == {"not shown"} and is_emptied:
+        requests = set()
+    if requests:
         return ()
     messages = events(context, "no-devices-found", "cuda-unavailable")
     return (jobs[0], *messages) if messages or is_emptied else ()

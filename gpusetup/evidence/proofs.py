@@ -44,14 +44,14 @@ def both_are_read(kind: str, first: str, second: str) -> Proof:
 # --- torch, its build, the GPU --------------------------------------------------------------------
 
 
-def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
+def cpu_build_with_a_gpu(context: RuleContext) -> bool:
     """Whether torch's version or its error shows a CPU build, and the text lists an NVIDIA GPU."""
     refused_cuda = events(context, "torch-not-compiled-with-cuda")
     is_cpu_build = (context.torch.version or "").endswith("+cpu")
     return bool(gpus(context) and (is_cpu_build or refused_cuda))
 
 
-def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
+def build_of_another_maker(context: RuleContext) -> bool:
     """Whether the text shows a GPU, and a torch build for the CPU or for CUDA, so that their makers
     can be compared."""
     # ZLUDA (`translation`) runs CUDA builds on AMD's GPUs on purpose.
@@ -110,12 +110,12 @@ reasons."""
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
     """Whether the text names a GPU of a system with NVSwitch, or the Fabric Manager service."""
     messages = events(context, "system-not-ready-fabric-manager")
-    names_service = any("abric" in (message.text or "") for message in messages)
+    names_service = any("fabric" in (message.text or "").lower() for message in messages)
     return names_service or any(ON_NVSWITCH.search(gpu.name) for gpu in gpus(context))
 
 
-def driver_answers_beside_the_container(context: RuleContext) -> bool:
-    """Whether nvidia-smi lists a GPU on the host, but is not found in the container."""
+def smi_runs_on_the_host_only(context: RuleContext) -> bool:
+    """Whether a driver answers on the host, but nvidia-smi is not found in the container."""
     return driver_answers(context) and bool(events(context, "smi-not-found"))
 
 

@@ -25,9 +25,9 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.facts import (
-    complaints_of_the_driver,
-    driver_asked_by,
+    driver_required_by,
     driver_serves,
+    old_driver_messages,
     wanted_cuda,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
@@ -154,9 +154,9 @@ def driver_too_old(context: RuleContext) -> Findings:
     # No driver helps if no current build of torch supports the GPU.
     if catalog.never_serves(gpus(context)):
         return
-    complaints, unmet, floors = complaints_of_the_driver(context), [], []
+    complaints, unmet, floors = old_driver_messages(context), [], []
     for complaint in complaints:
-        required = driver_asked_by(context, complaint)
+        required = driver_required_by(context, complaint)
         # A message counts unless the driver is known to be as new as it requires.
         if version and required and not _is_older(version, required):
             continue

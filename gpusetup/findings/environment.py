@@ -20,10 +20,10 @@ from gpusetup.evidence.context import (
     is_report,
     package,
     packages,
-    says_nothing_else,
+    shows_no_other_failure,
 )
 from gpusetup.evidence.facts import companion_fits
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import uses_no_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
@@ -121,7 +121,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     has_gpu = has_nvidia(context)
     if has_gpu is None:
         # If no source shows whether there is a GPU, only a text about CUDA makes one likely.
-        is_about_cuda = messages or cuda_was_refused(context) or says_nothing_else(context)
+        is_about_cuda = messages or cuda_was_refused(context) or shows_no_other_failure(context)
         has_gpu = is_report(context) and bool(is_about_cuda)
     # A torch that sees a GPU is no CPU build, whatever its label says.
     is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
@@ -158,7 +158,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     torch = context.torch
     messages = events(context, "cuda-unavailable")
     # The message of a program that is not built on torch is not about torch.
-    if torch.cuda_available is None and not torch.version and is_beside_torch(context):
+    if torch.cuda_available is None and not torch.version and uses_no_torch(context):
         return
     # A build for Intel's GPUs has no CUDA that could be available.
     if torch.cuda_available is False and torch.backend != "xpu" and not messages:
@@ -278,7 +278,7 @@ def companions(context: RuleContext) -> Findings:
         if failures:
             is_weak = False
         elif warnings:
-            is_weak = not says_nothing_else(context, IMAGE_WARNING)
+            is_weak = not shows_no_other_failure(context, IMAGE_WARNING)
         else:
             # torch computes although versions differ: the companion fails when it is used.
             is_weak = bool(torch.cuda_available)

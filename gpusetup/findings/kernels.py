@@ -25,7 +25,7 @@ from gpusetup.evidence.context import (
     serving,
     value_evidence,
 )
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import uses_no_torch
 from gpusetup.findings.environment import torch_in_words
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
@@ -86,7 +86,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     elif board_of(context.snapshot):
         return
     # No build in the catalog has kernels for these GPUs.
-    elif context.catalog.never_serves(gpus(context)) and not is_beside_torch(context):
+    elif context.catalog.never_serves(gpus(context)) and not uses_no_torch(context):
         yield _finding_without_kernels(context, (), None, is_older=True)
     # A text may list the kernels of a torch without its CUDA version.
     elif kernels and (is_cuda_build(torch) or is_report(context)):
@@ -115,7 +115,7 @@ def _finding_without_kernels(
 
 def _program_beside_torch(context: RuleContext) -> str:
     """The name of a program that uses the GPU without torch; "" if it is built on torch."""
-    if not is_beside_torch(context):
+    if not uses_no_torch(context):
         return ""
     return context.snapshot.failing.program or "The program"
 

@@ -13,7 +13,7 @@ from gpusetup.evidence.context import (
     gib,
     gpus,
     is_report,
-    says_nothing_else,
+    shows_no_other_failure,
     whole_number,
 )
 from gpusetup.findings.message_rules import finding, marked
@@ -162,7 +162,7 @@ def gpu_works_little(context: RuleContext) -> Findings:
     A probed machine shows only one moment, so `gpusetup monitor` has to watch it.
     """
     # A text that reports a failure does not ask about speed, even if it shows an idle GPU.
-    asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
+    asks_about_speed = shows_no_other_failure(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return
     for gpu in gpus(context):

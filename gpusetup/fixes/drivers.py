@@ -18,7 +18,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
-from gpusetup.evidence.facts import complaints_of_the_driver
+from gpusetup.evidence.facts import old_driver_messages
 from gpusetup.fixes.system_packages import compiler, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Gpu
@@ -149,7 +149,7 @@ def _needs_reboot(context: RuleContext) -> bool:
     is_bound = any(device.driver for device in nvidia_on_pci(context))
     # A driver that reports its version or refuses a program is loaded. `modprobe` would leave it
     # so, and `nvidia-smi` would then fail with a version mismatch.
-    is_running = driver.version or driver.cuda or complaints_of_the_driver(context)
+    is_running = driver.version or driver.cuda or old_driver_messages(context)
     is_loaded = is_bound or is_running or driver.module_loaded or driver.nouveau_loaded
     return bool(is_loaded or events(context, "nouveau-in-use", "ptx-unsupported-toolchain"))
 
@@ -248,5 +248,5 @@ def rebuild_with_headers(context: RuleContext) -> Lines:
 
 KEYS = "/etc/pki/akmods/certs/public_key.der /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"
 """The keys with which akmods, dkms and Ubuntu sign modules. A machine has one of them."""
-ENROLL_KEY = f'sudo mokutil --import "$(sudo ls {KEYS} 2>/dev/null | head -n 1)"'
+ENROLL_KEY = f"sudo mokutil --import $(sudo ls {KEYS} 2>/dev/null)"
 """Asks the firmware to accept the key with which the modules are signed."""

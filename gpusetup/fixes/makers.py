@@ -15,7 +15,7 @@ from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build
 from gpusetup.choose.other_makers import NAME_OF_BUILDS
 from gpusetup.evidence.context import RuleContext, events, is_report, on
-from gpusetup.evidence.facts import rocm_of_wheel, whys
+from gpusetup.evidence.facts import reasons_of, rocm_of_wheel
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
@@ -134,7 +134,7 @@ def for_intel(context: RuleContext) -> Fix:
     """The fix for an Intel GPU in a text: its driver if torch does not reach the GPU, the XPU build
     if it is missing, otherwise how to select the device."""
     # The reasons that torch's message gives: the GPU lacks float64, or its driver is missing.
-    why = whys(context, "no-xpu")
+    why = reasons_of(context, "no-xpu")
     if "float64" in why:
         return Fix(
             text='Use float32: `.float()` before `.to("xpu")`, also for arrays from NumPy, which '
@@ -179,7 +179,7 @@ def for_mac(context: RuleContext) -> Fix:
     to select the device."""
     if events(context, "built-for-another-processor"):
         return NATIVE_PYTHON
-    lacks, why = events(context, "mps-lacks"), whys(context, "mps-lacks")
+    lacks, why = events(context, "mps-lacks"), reasons_of(context, "mps-lacks")
     # torch was built with MPS, but Metal gives it no device.
     if "metal" in why:
         return reach_metal(context)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.evidence import alike
+from gpusetup.evidence import checks
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import owners
 from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
@@ -158,13 +158,13 @@ NEEDS: tuple[NeedRow, ...] = (
         what=TORCH,
         lines=INSTALLS_TORCH,
         read=torch_that_is_there,
-        asks=alike.TORCHS_CUDA,
+        asks=checks.CUDA_OF_TORCH,
     ),
     NeedRow(
         what="Python of the program",
         lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
         read=python_of_the_program,
-        asks=alike.THIS_TORCH,
+        asks=checks.WHICH_TORCH,
     ),
     NeedRow(
         what="host",
@@ -177,7 +177,7 @@ NEEDS: tuple[NeedRow, ...] = (
         what="torch's list of kernels",
         lines=r"TORCH_CUDA_ARCH_LIST|--no-binary",
         read=kernels_of_torch,
-        asks=alike.TORCHS_KERNELS,
+        asks=checks.TORCHS_KERNELS,
     ),
     NeedRow(
         what=ENGINE,

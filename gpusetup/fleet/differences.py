@@ -1,15 +1,14 @@
-"""Finds the facts and measured speeds in which a machine differs from most machines of its kind,
-and records that are copied."""
+"""Finds the facts in which a machine differs from most machines of its kind, and records that are
+copied."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from gpusetup.fleet.facts import PACKAGES, severity_of, value_of
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.records import Node, Rate
+from gpusetup.fleet.records import Node
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -28,19 +27,17 @@ class Drift(Frozen):
     field: str
     value: str
     majority: str | None
-    """What the value should be; None if no value has a majority, so that it is unknown which nodes
-    are right."""
+    """What the value should be; None if it is unknown which nodes are right, because no value has a
+    majority, or because the field is `record.copied`."""
     severity: Severity = Severity.WARNING
 
 
 KIND = "node.kind"
 COPIED = "record.copied"
-RATES = "rates."
-"""The prefix of rates among the fields in which nodes differ."""
 
 
 def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
-    """The nodes that report anything, grouped by the models of their GPUs."""
+    """The nodes that report any facts, grouped by the models of their GPUs."""
     kinds: dict[str, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -49,11 +46,12 @@ def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
 
 
 def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
-    """Compare each node's facts, speeds and dates with those of all nodes of the same kind."""
+    """Compare each node's facts with those of all nodes of the same kind."""
     kinds = by_kind(nodes)
     # Nodes without visible GPUs are no kind of their own if others have GPUs: they are compared
     # with the largest kind, and have no vote on its usual values.
     without_gpus = kinds.pop("", []) if len(kinds) > 1 else []
+    # Of two kinds of the same size, the name decides, so that the result is always the same.
     largest = max(kinds, key=lambda kind: (len(kinds[kind]), kind), default="")
     for kind, voters in kinds.items():
         compared = [*voters, *(without_gpus if kind == largest else ())]
@@ -61,11 +59,10 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
             # torch's version is a fact of its own already.
             if field != f"{PACKAGES}torch":
                 yield from _in_field(field, voters, compared)
-        # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
-        # differ, this is usual.
-        if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:
+        # The only node with its GPU model may have got the wrong GPU, unless no model is common
+        # among these machines.
+        if len(voters) == 1 and len(kinds[largest]) >= LEAST_NODES:
             yield Drift(node=voters[0].name, field=KIND, value=kind, majority=largest)
-    yield from _slow_rates(nodes)
     yield from _copied_records(nodes)
 
 
@@ -80,7 +77,9 @@ def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> I
     has_majority = usual_count * 2 > total
     for node in compared:
         value = value_of(field, node.facts)
-        if value is None or (has_majority and value == usual):
+        is_usual = has_majority and value == usual
+        # A value that the record does not tell is no difference.
+        if value is None or is_usual:
             continue
         yield Drift(
             node=node.name,
@@ -92,57 +91,21 @@ def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> I
         )
 
 
-# --- records --------------------------------------------------------------------------------------
-
-
 def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     """An error for each node whose GPUs another node's record has too: one of the two is a copy,
     and its own node was not examined."""
-    by_gpus: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    names_by_gpus: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for node in nodes:
+        # A record without UUIDs, for example a redacted one, cannot be recognised as a copy.
         if node.gpu_uuids:
-            by_gpus[node.gpu_uuids].append(node.name)
-    copied = [names for names in by_gpus.values() if len(names) > 1]
-    for names in copied:
-        for name in names:
-            others = slurm_list(other for other in names if other != name)
+            names_by_gpus[node.gpu_uuids].add(node.name)
+    for node in nodes:
+        others = names_by_gpus[node.gpu_uuids] - {node.name}
+        if others:
             yield Drift(
-                node=name,
+                node=node.name,
                 field=COPIED,
-                value=f"the same GPUs (by UUID) as {others}",
-                majority="other UUIDs",
+                value=f"the same GPUs (by UUID) as {slurm_list(others)}",
+                majority=None,
                 severity=Severity.ERROR,
             )
-
-
-# --- speeds ---------------------------------------------------------------------------------------
-
-LEAST_RATES = 5
-"""The fewest rates that are compared, so that one slow device does not move the median."""
-SLOW = 0.92
-"""Below this share of the median, a device is slow. Healthy GPUs of one model vary by about 8 %
-(Sinha et al., Not All GPUs Are Created Equal, SC 2022)."""
-BROKEN = 0.5
-"""Below this share of the median, a device counts as broken."""
-
-
-def _slow_rates(nodes: Sequence[Node]) -> Iterator[Drift]:
-    """A difference for each measured speed that is too slow, compared with the same check, GPU
-    model and unit on all nodes."""
-    groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
-    for node in nodes:
-        for rate in node.rates:
-            groups[rate.check, rate.model, rate.unit].append((node.name, rate))
-    comparable = [rates for rates in groups.values() if len(rates) >= LEAST_RATES]
-    for rates in comparable:
-        middle = median(rate.value for _, rate in rates)
-        for name, rate in rates:
-            if rate.value < SLOW * middle:
-                is_broken = rate.value < BROKEN * middle
-                yield Drift(
-                    node=name,
-                    field=f"{RATES}{rate.check}",
-                    value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-                    majority=f"{middle:.4g} {rate.unit}",
-                    severity=Severity.ERROR if is_broken else Severity.WARNING,
-                )

@@ -160,10 +160,10 @@ def value_of(field: str, facts: Mapping[str, str]) -> str | None:
     machine does not have; None if the record does not tell it."""
     if field in facts:
         return facts[field]
-    # If no packages are listed, as in a report of verify, it is unknown whether this one is absent.
     if field.startswith(PACKAGES):
-        may_tell = any(other.startswith(PACKAGES) for other in facts)
+        # If no package is listed, the record does not list packages.
+        would_be_listed = any(other.startswith(PACKAGES) for other in facts)
     else:
         # Every complete snapshot has the system's name.
-        may_tell = field.startswith((VARIABLES, "toolkit.")) and "os.name" in facts
-    return "absent" if may_tell else None
+        would_be_listed = field.startswith((VARIABLES, "toolkit.")) and "os.name" in facts
+    return "absent" if would_be_listed else None

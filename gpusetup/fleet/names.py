@@ -16,6 +16,9 @@ typing error that would fill the memory."""
 NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
 """Matches text followed by a number of at most 18 digits, which fits into 64 bits. A longer number
 is split, and still sorts well enough."""
+LAST_NUMBER = re.compile(r"((?:.*\D)?)(\d{1,18})(\D*)")
+"""Splits a name into the text before its last number, the number and the text behind: `gpu09-ib`
+into `gpu`, `09` and `-ib`."""
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
@@ -44,28 +47,30 @@ def slurm_list(names: Iterable[str]) -> str:
     'gpu[09-11,13],login'
     """
     families: dict[tuple[str, int, str], list[int]] = defaultdict(list)
-    for name in sorted(names, key=natural):
-        # The last number of the name. One with a line break or too many digits stands by itself.
-        split = re.fullmatch(r"((?:.*\D)?)(\d{1,15})(\D*)", name)
+    for name in sorted(set(names), key=natural):
+        split = LAST_NUMBER.fullmatch(name)
         # Only numbers with the same number of digits form a range, because `gpu9` and `gpu09` are
         # different nodes.
         if split:
             families[split[1], len(split[2]), split[3]].append(int(split[2]))
         else:
+            # A name without a number, or with a line break, is listed by itself.
             families[name, 0, ""] = []
     parts = []
-    for (prefix, width, suffix), repeated in families.items():
+    for (prefix, width, suffix), numbers in families.items():
         ranges: list[tuple[int, int]] = []
-        numbers = sorted(set(repeated))
         for number in numbers:
-            continues = ranges and ranges[-1][1] == number - 1
-            first = ranges.pop()[0] if continues else number
-            ranges.append((first, number))
+            if ranges and ranges[-1][1] == number - 1:
+                ranges[-1] = (ranges[-1][0], number)
+            else:
+                ranges.append((number, number))
         inside = ",".join(
             f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}"
             for first, last in ranges
         )
-        parts.append(f"{prefix}{f'[{inside}]' if len(numbers) > 1 else inside}{suffix}")
+        if len(numbers) > 1:
+            inside = f"[{inside}]"
+        parts.append(f"{prefix}{inside}{suffix}")
     return ",".join(parts)
 
 
@@ -80,8 +85,9 @@ def expanded(text: str) -> tuple[str, ...]:
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
     """
-    names: dict[str, None] = {}
-    refusal = UsageError(f"{text[:80]!r} is not a list of nodes", hint="write gpu[001-016],login1")
+    names: dict[str, None] = {}  # keeps the order of the names
+    start = text[:80]  # enough to recognise the list
+    refusal = UsageError(f"{start!r} is not a list of nodes", hint="write gpu[001-016],login1")
     # A comma inside brackets separates numbers, any other comma separates names.
     for part in re.split(r",(?![^\[]*\])", text):
         nodes = PART.fullmatch(part.strip())
@@ -90,19 +96,20 @@ def expanded(text: str) -> tuple[str, ...]:
         before, inside, after = nodes.groups(default="")
         if not inside:
             names[before] = None
+        # Without brackets there are no numbers.
         for piece in inside.split(",") if inside else ():
             first, _, last = piece.strip().partition("-")
             try:
                 numbers = range(int(first), int(last or first) + 1)
             except ValueError as problem:
                 raise refusal from problem
-            if not numbers:
+            if not numbers:  # such as 9-3
                 raise refusal
             # All numbers in a range have as many digits as the first one.
             for number in numbers:
                 names[f"{before}{number:0{len(first)}d}{after}"] = None
                 if len(names) > MOST_NAMES:
-                    raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES:,} nodes")
+                    raise UsageError(f"{start!r} names more than {MOST_NAMES:,} nodes")
     # Between two consecutive commas there is an empty name.
     names.pop("", None)
     if not names:

@@ -99,10 +99,10 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
         for gpu in snapshot.gpus
     )
     events = tuple(event for event in snapshot.events if not _is_harmless(event))
-    grave = replace(snapshot, gpus=gpus, events=events)
+    without_jobs = replace(snapshot, gpus=gpus, events=events)
     return tuple(
         NodeFinding(id=finding.id, severity=finding.severity, title=finding.title)
-        for finding in diagnose(grave, load_catalog(), rules=rules).findings
+        for finding in diagnose(without_jobs, load_catalog(), rules=rules).findings
         if finding.explained_by is None
     )
 

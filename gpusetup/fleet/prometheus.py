@@ -29,7 +29,10 @@ def metrics(answer: NodeCheckAnswer, now: int) -> str:
     facts = answer.facts
     gpu_count = facts.get(GPU_COUNT, "")
     counts = Counter((finding.id, finding.severity.value) for finding in answer.findings)
-    findings = [({"id": id, "severity": grade}, counts[id, grade]) for id, grade in sorted(counts)]
+    findings = [
+        ({"id": id, "severity": severity}, count)
+        for (id, severity), count in sorted(counts.items())
+    ]
     machine = {"driver": facts.get("driver.version", ""), "gpu": facts.get(GPU_NAME, "")}
     # Without a driver there is no GPU count.
     gpus: list[Sample] = [({}, int(gpu_count))] if gpu_count.isdecimal() else []

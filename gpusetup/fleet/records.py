@@ -10,10 +10,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import GPU_NAME, facts_of, joined
+from gpusetup.fleet.facts import GPU_NAME, facts_of
 from gpusetup.fleet.names import natural, on_one_line
 from gpusetup.fleet.node_check import (
     NodeCheckAnswer,
@@ -29,24 +28,13 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 
 RECORD_SUFFIX = re.compile(r"[.-](?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
-"""Suffixes that may follow the node's name in a file name."""
+"""Suffixes that may follow the node's name in a file name, such as `.verify` in `n7.verify.json`.
+"""
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
 and empty files match too."""
 FAILED_CHECK = "gpu-check-failed"
 """The id of what verify found."""
-SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
-
-
-class Rate(NamedTuple):
-    """A speed that a check of verify measured on one device of a node, such as `cuda:3`. Only rates
-    of the same GPU model are compared."""
-
-    check: str
-    device: str
-    model: str
-    value: float
-    unit: str
 
 
 class Node(Frozen):
@@ -59,7 +47,6 @@ class Node(Frozen):
     Empty if the node has no visible GPU."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
-    rates: tuple[Rate, ...] = ()
     problem: str | None = None
     """Why the record is missing or incomplete; None if it is complete."""
     snapshot_file: str | None = None
@@ -147,10 +134,8 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
-    """The node in a report of verify, with its failed checks as findings and the measured
-    speeds."""
+    """The node in a report of verify, with its failed checks as findings."""
     answer = from_json(raw, VerifyAnswer, what=what)
-    models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     problems = [
         # The detail of a check may be empty.
         f"verify's {one.name} {one.status} on {one.device}: {one.detail}".rstrip(": ")
@@ -160,15 +145,9 @@ def _from_verify(raw: bytes, what: str) -> Node:
     if answer.verdict == "failed" and not problems:
         problems = ["verify's verdict is failed"]
     return Node(
-        kind=joined([model for device, model in models.items() if device != "cpu"]) or "",
         findings=tuple(
             NodeFinding(id=FAILED_CHECK, severity=Severity.ERROR, title=problem)
             for problem in problems
-        ),
-        rates=tuple(
-            Rate(one.name, one.device, models.get(one.device, ""), one.value, one.unit)
-            for one in answer.checks
-            if one.value is not None and one.unit in SPEED_UNITS and one.status != "skipped"
         ),
     )
 
@@ -208,13 +187,12 @@ def merged(records: Sequence[Node]) -> Node:
     )
     for older in others:
         of_verify = tuple(finding for finding in older.findings if finding.id == FAILED_CHECK)
-        known = {name: getattr(node, name) or getattr(older, name) for name in FILLED_IN}
+        filled_in = {name: getattr(node, name) or getattr(older, name) for name in FILLED_IN}
         node = replace(
             node,
             facts={**older.facts, **node.facts},
             findings=(*node.findings, *of_verify),
-            rates=(*node.rates, *older.rates),
-            **known,
+            **filled_in,
         )
     return node
 

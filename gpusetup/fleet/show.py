@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import COPIED, LEAST_NODES, RATES, Drift, by_kind, differences
+from gpusetup.fleet.differences import COPIED, LEAST_NODES, Drift, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -71,10 +71,12 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
             or (finding.severity is Severity.WARNING and finding.id not in usual[node.kind])
         )
         severities = {one.severity for one in findings} | {one.severity for one in drift}
-        status: Status = "differs" if findings or drift else "ok"
+        status: Status = "differs" if severities else "ok"
+        if node.problem or Severity.ERROR in severities:
+            status = "failed"
         row = NodeAnswer(
             name=node.name,
-            status="failed" if node.problem or Severity.ERROR in severities else status,
+            status=status,
             problem=node.problem,
             taken_at=node.taken_at,
             findings=findings,
@@ -93,9 +95,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     )
 
 
-COST_SPEED = {
-    *("power-thermal-throttle", "pcie-degraded", "vgpu-unlicensed"),
-}
+COST_SPEED = {"power-thermal-throttle", "pcie-degraded", "vgpu-unlicensed"}
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""
 
@@ -108,10 +108,14 @@ def usual_findings(nodes: Sequence[Node]) -> dict[str, set[str]]:
     """
     usual: dict[str, set[str]] = defaultdict(set)
     for kind, of_kind in by_kind(nodes).items():
-        counts = Counter(id for node in of_kind for id in {one.id for one in node.findings})
-        if len(of_kind) >= LEAST_NODES:
-            most = {id for id, count in counts.items() if count * 2 > len(of_kind)}
-            usual[kind] = most - COST_SPEED
+        if len(of_kind) < LEAST_NODES:
+            continue
+        counts = Counter[str]()
+        for node in of_kind:
+            # An id counts once for each node, however often the node has it.
+            counts.update({finding.id for finding in node.findings})
+        of_most_nodes = {id for id, count in counts.items() if count * 2 > len(of_kind)}
+        usual[kind] = of_most_nodes - COST_SPEED
     return usual
 
 
@@ -152,7 +156,7 @@ def next_command(
         command = f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     elif by_doctor:
         command = f"ssh {node.name} gpusetup doctor"
-    elif findings or any(field.startswith(RATES) for field in fields):
+    elif findings:
         command = f"ssh {node.name} {VERIFY}"
     else:
         return None

@@ -61,8 +61,8 @@ def files(
     check += ["--profile", profile] if profile else []
     # Only the health program writes the metrics: two programs would overwrite each other's.
     check_with_metrics = [*check, "--prometheus", prometheus] if prometheus else check
-    own = Path(__file__).parent / "programs"
-    texts = {path.name: path.read_text(encoding="utf-8") for path in own.iterdir()}
+    programs = Path(__file__).parent / "programs"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in programs.iterdir()}
     written = {"slurm.conf.gpusetup": texts["slurm.conf"].format(folder=folder)}
     for name, title, command in (
         ("prolog.sh", "Prolog of a job with GPUs", check),

@@ -14,19 +14,13 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
-from gpusetup.choose.compatibility import limits_beside, numpy_beside
+from gpusetup.choose.compatibility import limits_beside
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import (
-    Blocked,
-    GpuSetupError,
-    ToolFailed,
-    Unreached,
-    Unsatisfiable,
-)
+from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
-from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
+from gpusetup.install.switching.journal import STORE, Journal, require_followable, text_of
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Layout, Target, files_listed, files_of_all
+from gpusetup.install.target import Layout, Target, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
@@ -123,8 +117,9 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         notes += [f"{fact}: the file is only as trusted as the connection"]
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
-    asked = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
-    indexes = (split_login(index)[0] for index in asked)
+    # If the settings forbid all indexes, uv reads only folders of wheels.
+    used = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
+    indexes = (split_login(index)[0] for index in used)
     hosts = [*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes)]
     return Plan(
         target=target.prefix,
@@ -143,9 +138,9 @@ def _with_its_index(
     problem: Unsatisfiable, question: Question, task: Task, source: str
 ) -> GpuSetupError:
     """uv's problem, as an error that says which index lacks something; `source` names torch's."""
-    asked = {*question.names, *map(name_of, question.others)}
+    requested = {*question.names, *map(name_of, question.others)}
     # The user's own indexes lack something that torch requires.
-    if {*names_not_found(problem.message)} - asked:
+    if {*names_not_found(problem.message)} - requested:
         return Unreached(problem.message, hint=problem.hint)
     lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
     if not lacking:
@@ -167,7 +162,8 @@ def _require_changeable(
 ) -> None:
     """Raise an error if these wheels must not come, or have no room, or if the packages that they
     replace could not be restored."""
-    # A companion that nobody named, but a package requires, has no index of torch's as its source.
+    # A companion that only a package requires does not come from torch's index, because uv uses an
+    # explicit index only for packages that are named.
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -188,20 +184,11 @@ def _require_changeable(
 
 
 def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
-    """Raise Blocked if some files of the packages to be replaced could not be restored, or if one
-    of them lists a file of the environment's own Python, which must stay."""
-    leaving, files = files_of_all(before, layout)
-    require_inside(Path(layout.prefix, STORE), files)
-    for package in leaving:
-        pythons_own = first_of_python(layout.prefix, sorted(files_listed(package, layout)))
-        if pythons_own is not None:
-            raise Blocked(
-                f"{package.name} {package.version} lists a file of the environment's own Python: "
-                f"{pythons_own}",
-                hint="nothing was changed; remove that line from "
-                f"{os.path.join(package.info, 'RECORD')}, or use another environment: "
-                "`--venv DIR`",
-            )
+    """Raise Blocked if the packages to be replaced could not be restored: one has no list of its
+    files, or lists a file that no change may touch."""
+    _, files = files_of_all(before, layout)
+    moves = tuple(text_of(path, layout.prefix) for path in sorted(files))
+    require_followable(Path(layout.prefix, STORE), Journal(moves=moves))
 
 
 # --- the index ------------------------------------------------------------------------------------
@@ -217,14 +204,10 @@ def question_of(target: Target, task: Task) -> Question:
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
-    if build.cuda is None:
-        # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
-        limits = tuple(filter(None, [numpy_beside(build.torch)]))
-    else:
-        limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
+    limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
     root = task.root.rstrip("/")
     index = f"{root}/{backend}"
-    # Only AMD's own builds have an index. A mirror that the user names must have them, too.
+    # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
     if build.index and root == INDEX_ROOT:
         index = build.index
     return Question(

@@ -6,7 +6,7 @@ environment that must not be changed. Each error names a command with which to c
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
+from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
@@ -80,12 +80,12 @@ class Task(Frozen):
         offer = self.newest
         if offer:
             # `--torch` and `--upgrade` exclude each other.
-            way = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
+            option = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
             # A mirror often lacks the newest release, and it is not asked about that here.
             condition = " if your index has it" if self.root != INDEX_ROOT else ""
             notes.append(
                 f"torch {offer.torch} from {offer.backend} also fits{condition}; to install it, "
-                f"add `{way}`"
+                f"add `{option}`"
             )
         return tuple(notes)
 
@@ -99,8 +99,8 @@ class Task(Frozen):
         person's, so `wish` stays as it is. Raises Unsatisfiable if no build fits."""
         catalog = load_catalog()
         # The person may have asked for a version, a range, or `latest`, which is no bound.
-        asked = None if self.wish.wants_newest else self.wish.torch
-        wish = replace(self.wish, torch=f"{asked},{bound}" if asked else bound)
+        requested = None if self.wish.wants_newest else self.wish.torch
+        wish = replace(self.wish, torch=f"{requested},{bound}" if requested else bound)
         choice = choose(wish, self.host, catalog)
         refuse_unfit(choice, self.machine)
         return replace(self, choice=choice, coming=coming_of(choice, self.host, catalog), why=why)
@@ -128,8 +128,8 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
 
 
 def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
-    """Raise Unsatisfiable if no build fits, or if a build for another maker's GPUs would replace
-    torch without a request for it."""
+    """Raise Unsatisfiable if no build fits, or if a build for another maker's GPUs or for the CPU
+    would replace torch without a request for it."""
     if choice.build is None:
         raise nothing_fits(choice)
     if choice.action != "refused":
@@ -138,11 +138,10 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     maker = maker_of(installed)
     newest = choice.newest.build if choice.newest else None
     other = newest.backend if newest and newest.backend != installed else "cpu"
-    host = f"--backend {installed}" if is_seen_only(maker) else "--gpu NAME"
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
         f"torch {machine.torch.version} {is_for}: it was left as it is",
-        hint=f"add `{host}` if you build an image on a machine without its GPU, `--backend "
+        hint="add `--gpu NAME` if you build an image on a machine without its GPU, `--backend "
         f"{other}` if you want the {other} build; if the GPU is here, its driver is missing or "
         "does not respond: `gpusetup doctor` shows the details",
     )

@@ -52,7 +52,9 @@ class EpochReader:
         if epoch > before:
             self._epochs += epoch - before
             self._seconds += seconds - before_seconds
-        if self._last is None or epoch > before or epoch < before - 1:
+        # Numbers of one epoch may differ by up to 1, such as `Epoch 3` and `'epoch': 2.5`.
+        began_again = epoch < before - 1
+        if self._last is None or epoch > before or began_again:
             self._last = epoch, seconds
 
     def times(self) -> EpochTimes | None:

@@ -23,9 +23,6 @@ from gpusetup.monitor.work import (
     percentile,
 )
 
-LAST_SAMPLES = 5
-"""How many memory samples count as recent, because freeing memory may take several samples."""
-
 
 class Parts(NamedTuple):
     """One GPU's run, split into its start, work and pauses."""
@@ -41,10 +38,11 @@ class Parts(NamedTuple):
 
     @property
     def pause_share(self) -> float:
-        """The percentage of samples between the first and the last work in which the GPU paused."""
+        """The percentage of samples between the first and the last work in which the GPU paused; 0
+        if it never worked."""
         if not self.work or not self.work_and_pauses:
             return 0.0
-        return 100 - self.work.samples / self.work_and_pauses.samples * 100
+        return 100 - len(self.work.rows) / len(self.work_and_pauses.rows) * 100
 
 
 class MemoryShare(NamedTuple):
@@ -52,13 +50,10 @@ class MemoryShare(NamedTuple):
 
     p95: float | None
     peak: float
-    last: float | None
-    """The highest value of the last samples: a process that fails frees its memory a little before
-    the run ends."""
     grew: bool
-    """Whether memory grew a lot, and in each quarter of the run."""
+    """Whether memory grew a lot since the work began, and in each quarter of that time."""
     first: float
-    """When the work began."""
+    """How full it was when the work began or, if the GPU never worked, in the first sample."""
 
 
 class GpuRun:
@@ -73,10 +68,10 @@ class GpuRun:
         """The last sample in which the GPU was not lost."""
         # A GPU may be lost, come back, and be lost again; the latest loss counts.
         lost = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
-        self.lost_at = lost[-1].sample.at if lost else None
-        self.lost_since = lost[-1].seconds if lost else 0.0
-        """Seconds after the start of the run."""
+        self.lost = lost[-1].sample if lost else None
+        """The sample since which the GPU has been lost; None if it is not lost."""
         self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
+        """The samples that report the utilisation."""
 
     @cached_property
     def utilization(self) -> float | None:
@@ -86,17 +81,17 @@ class GpuRun:
     @cached_property
     def heat(self) -> float | None:
         """The 95th percentile of the temperature in °C."""
-        heats = [row.gpu.temperature_celsius for row in self.rows]
-        known = [heat for heat in heats if heat is not None]
-        return percentile(known, 95) if known else None
+        reported = [row.gpu.temperature_celsius for row in self.rows]
+        temperatures = [value for value in reported if value is not None]
+        return percentile(temperatures, 95) if temperatures else None
 
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
-        at_work = [place for place, row in enumerate(self.measured) if not is_quiet(row.gpu)]
-        if not at_work:
+        working = [index for index, row in enumerate(self.measured) if not is_quiet(row.gpu)]
+        if not working:
             return Parts(work=None, work_and_pauses=None, pauses=(), start=0.0)
-        body = self.measured[at_work[0] : at_work[-1] + 1]
+        body = self.measured[working[0] : working[-1] + 1]
         work: list[Moment] = []
         quiet: list[Moment] = []
         pauses = []
@@ -108,8 +103,9 @@ class GpuRun:
             length = row.seconds - quiet[0].seconds if quiet else 0.0
             if length >= marks.PAUSE_SECONDS:
                 pauses.append(length)
-                quiet = []
-            work += [*quiet, row]
+            else:
+                work += quiet
+            work.append(row)
             quiet = []
         return Parts(
             work=Work(work),
@@ -118,18 +114,12 @@ class GpuRun:
             start=body[0].seconds - self.measured[0].seconds,
         )
 
-    @cached_property
-    def quiet_since(self) -> float | None:
-        """The second from which the GPU did nothing until the end; None if it worked at the end."""
-        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
-        return quiet[-1].seconds if quiet else None
-
     @property
     def judged(self) -> Work | None:
         """The work without the pauses, which every training makes for evaluation and checkpoints,
         or with them if they take more than 17 % of the time; None if the GPU never worked."""
-        is_short = self.parts.pause_share <= marks.PAUSE_SHARE
-        return self.parts.work if is_short else self.parts.work_and_pauses
+        pauses_are_usual = self.parts.pause_share <= marks.PAUSE_SHARE
+        return self.parts.work if pauses_are_usual else self.parts.work_and_pauses
 
     @cached_property
     def worked(self) -> bool:
@@ -142,17 +132,18 @@ class GpuRun:
         uses = [or_zero(row.gpu.utilization_percent) for row in self.rows]
         return utilization >= marks.IDLE or percentile(uses, 95) >= marks.WORKED_P95
 
-    @property
+    @cached_property
     def seconds_after_work(self) -> float:
-        """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
-        if self.quiet_since is None or self.parts.work is None:
+        """Seconds from the end of the GPU's work to the end of the recording; 0 if it worked until
+        the end, or never."""
+        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
+        if not quiet or self.parts.work is None:
             return 0.0
-        return self.rows[-1].seconds - self.quiet_since
+        return self.rows[-1].seconds - quiet[-1].seconds
 
     @property
-    def holds_memory(self) -> bool:
-        """Whether a process still computes on the GPU at the end or, if no processes are listed,
-        whether more memory is in use than a desktop needs."""
+    def is_occupied_at_the_end(self) -> bool:
+        """The same as `was_occupied`, but in the last sample in which the GPU was not lost."""
         if self.latest.processes is not None:
             return not all(map(is_display, self.latest.processes))
         return at_least(self.latest.memory_percent, marks.DESKTOP_MEMORY)
@@ -160,17 +151,18 @@ class GpuRun:
     @cached_property
     def memory(self) -> MemoryShare:
         """How full the GPU's memory was during the run."""
-        rows = [row for row in self.rows if row.gpu.memory_percent is not None]
-        shares = [or_zero(row.gpu.memory_percent) for row in rows]
-        # Before its first work, a program loads its data, so growing memory is not a leak.
-        begin = self.rows[0].seconds + self.parts.start
-        at_work = [or_zero(row.gpu.memory_percent) for row in rows if row.seconds >= begin]
+        readings = [(row.seconds, row.gpu.memory_percent) for row in self.rows]
+        shares = [share for _, share in readings if share is not None]
+        # Before its first work, a program loads its data, so growing memory is not a leak. A GPU
+        # that never worked may still fill up.
+        begin = self.parts.work.rows[0].seconds if self.parts.work else 0.0
+        later = (share for seconds, share in readings if seconds >= begin)
+        since_begin = [share for share in later if share is not None]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
-            last=max(shares[-LAST_SAMPLES:], default=None),
-            grew=grows_all_the_time(at_work),
-            first=at_work[0] if at_work else 0.0,
+            grew=grows_all_the_time(since_begin),
+            first=since_begin[0] if since_begin else 0.0,
         )
 
     @cached_property
@@ -193,7 +185,7 @@ class GpuRun:
     @cached_property
     def big_holders(self) -> list[ProcessUse]:
         """The processes that used at least 10 % of the GPU's memory when it was fullest, largest
-        first. Windows does not report a process's memory."""
+        first. Empty if a process's memory (on Windows) or the GPU's is not reported."""
         fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes)).gpu
         least = (fullest.memory_total_bytes or math.inf) * marks.BIG_HOLDER / 100
         big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
@@ -204,11 +196,14 @@ class GpuRun:
         """Whether the GPU has processes, and all of them only draw on a screen."""
         return bool(self.processes) and not self.holders
 
-    @property
-    def has_process(self) -> bool | None:
-        """Whether a process computed on the GPU; None if the source never listed processes."""
-        lists_them = any(row.gpu.processes is not None for row in self.rows)
-        return bool(self.holders) if lists_them else None
+    @cached_property
+    def was_occupied(self) -> bool:
+        """Whether a process computed on the GPU during the run or, if no sample lists processes,
+        whether more memory was in use than a desktop needs."""
+        lists_processes = any(row.gpu.processes is not None for row in self.rows)
+        if lists_processes:
+            return bool(self.holders)
+        return at_least(self.memory.p95, marks.DESKTOP_MEMORY)
 
     def counted_samples(self) -> list[GpuSample]:
         """The samples that the figures of the summary are about: from the first to the last work,
@@ -224,33 +219,35 @@ def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
     for sample in samples:
         for gpu in sample.gpus:
             earlier = rows.setdefault(gpu.index, [])
+            # In its first sample, a GPU has no previous one, and its processes count as seen.
             before = earlier[-1].gpu if earlier else gpu
-            earlier.append(Moment(with_processes_utilization(gpu, before), sample))
+            gpu = replace(gpu, utilization_percent=corrected_utilization(gpu, before))
+            earlier.append(Moment(gpu, sample))
     return tuple(map(GpuRun, rows.values()))
 
 
-def with_processes_utilization(gpu: GpuSample, before: GpuSample) -> GpuSample:
-    """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
-    that shows no work; otherwise unchanged. A GPU without a process does no work. `before` is the
-    GPU's previous sample.
+def corrected_utilization(gpu: GpuSample, before: GpuSample) -> float | None:
+    """The GPU's utilisation, corrected by its processes: 0 if nothing can compute on it, and that
+    of the busiest process if the GPU's own value shows no work. `before` is the GPU's previous
+    sample.
 
     A GPU's counter only looks at short moments: an H100 (driver 580) that computed for 50 ms out of
     every 200 ms reported 0 %, while the same driver reported 25 % for its process.
     """
+    reported = gpu.utilization_percent
     # NVML's value covers up to one second before the sample, so any work that it shows for an empty
     # GPU (with less memory in use than any CUDA program needs) has already ended.
-    is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
-    if is_empty and gpu.utilization_percent:
-        return replace(gpu, utilization_percent=0.0)
+    if reported and gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY):
+        return 0.0
     if not is_quiet(gpu):
-        return gpu
+        return reported
     # A process's first value covers only its start: it was 85 % for a program that then did
     # nothing.
     seen_before = {process.pid for process in before.processes or ()}
     present = [process for process in gpu.processes or () if process.pid in seen_before]
     busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)
     # A lower share comes only from a stray kernel.
-    return replace(gpu, utilization_percent=busiest_share) if busiest_share >= marks.IDLE else gpu
+    return busiest_share if busiest_share >= marks.IDLE else reported
 
 
 SAMPLES_OF_A_LEAK = 8
@@ -266,7 +263,7 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     last = len(shares) - 1
     quarters = [shares[number * last // 4] for number in range(5)]
     growth = quarters[-1] - quarters[0]
-    # With even growth, each quarter of the run has a quarter of the total. We require a third of
-    # that.
+    # Growth is seldom even, so a third of the average growth is enough in each quarter.
     least = min(later - earlier for earlier, later in pairwise(quarters))
-    return growth >= marks.LEAK_GROWTH and least >= growth / 12
+    average = growth / 4
+    return growth >= marks.LEAK_GROWTH and least >= average / 3

@@ -40,7 +40,7 @@ class HostSampler:
 
     def __init__(self) -> None:
         self._cores = or_none(psutil.cpu_count)
-        # When the counters were last read, and their values.
+        # When the counters were last read (0 before the first sample), and their values.
         self._at, self._before = 0.0, dict[str, int]()
 
     def sample(self) -> HostSample:
@@ -51,13 +51,16 @@ class HostSampler:
             # Sent bytes do not matter, because a training waits only for data that it receives.
             counters["network_receive"] = network.bytes_recv
         memory = or_none(psutil.virtual_memory)
+        cpu_percent = None
         # psutil's first value covers no time, so call it in every sample, including the first.
         busy_percent = or_none(psutil.cpu_percent)
-        is_known = busy_percent is not None and bool(self._at)
+        if busy_percent is not None and self._at:
+            # psutil's value is a share of all cores.
+            cpu_percent = round(busy_percent * (self._cores or 1), 1)
         seconds, before = max(at - self._at, SHORTEST_SECONDS), self._before
         self._at, self._before = at, counters
         return HostSample(
-            cpu_percent=round((busy_percent or 0.0) * (self._cores or 1), 1) if is_known else None,
+            cpu_percent=cpu_percent,
             cores=self._cores,
             memory_used_bytes=memory.total - memory.available if memory else None,
             memory_total_bytes=memory.total if memory else None,
@@ -79,13 +82,12 @@ IO_COUNTERS = {
     "write_bytes": "write_bytes",
 }
 """Our names for the counters, and psutil's. Nothing on macOS, no `read_chars` on Windows."""
-ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
-FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
+FIELDS = ["pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status"]
+if hasattr(psutil.Process, "io_counters"):  # not on macOS
+    FIELDS.append("io_counters")
 ProcessFacts = dict[str, Any]
 """What psutil reports about a process, by the names in `FIELDS`; a value is None if it is hidden
 (Windows, another user's process)."""
-ProcessId = tuple[int, float]
-"""A process by its pid and start time, because the system may reuse a pid."""
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
@@ -104,7 +106,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
         return named_workers
     parents = {process["ppid"] for process in tree}
     # psutil returns no name for a process that it may not inspect.
-    commands = {
+    python_commands = {
         process["pid"]: process["cmdline"]
         for process in tree
         if "python" in (process["name"] or "").lower()
@@ -113,7 +115,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     forks = {
         process["pid"]
         for process in tree
-        if process["cmdline"] and process["cmdline"] == commands.get(process["ppid"])
+        if process["cmdline"] and process["cmdline"] == python_commands.get(process["ppid"])
     }
     # Leave out processes on a GPU, because ranks started by torch.multiprocessing are forks too.
     return forks - parents - on_gpu
@@ -124,9 +126,10 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # When the previous sample was taken, and the CPU seconds of each process by then.
+        # When the previous sample was taken, and the CPU seconds of each process by then. A process
+        # is identified by its pid and start time, because the system may reuse a pid.
         self._at = 0.0
-        self._before: dict[ProcessId, float] | None = None
+        self._before: dict[tuple[int, float], float] | None = None
         # The most that the processes had moved together so far, for each of `IO_COUNTERS`.
         self._moved = Counter[str]()
         self._cores = _cores()
@@ -153,8 +156,8 @@ class ProcessTree:
             return None
         # A new process starts from zero.
         cpu = {
-            key[0]: round((used - before.get(key, 0.0)) / seconds * 100, 1)
-            for key, used in self._before.items()
+            pid: round((used - before.get((pid, started), 0.0)) / seconds * 100, 1)
+            for (pid, started), used in self._before.items()
         }
         workers = loader_workers(tree, on_gpu)
         statuses = Counter(process["status"] for process in tree)
@@ -174,15 +177,16 @@ class ProcessTree:
     def _processes(self) -> list[ProcessFacts]:
         """What psutil reports about the process and its current descendants, except for those that
         have ended or hide their figures, such as those of another user."""
-        # The root may have ended while its children keep running.
-        children = or_none(self.root.children, True) or ()
-        facts = [or_none(process.as_dict, FIELDS) for process in (self.root, *children)]
-        return [
-            process
-            for process in facts
-            if process and process["status"] != psutil.STATUS_ZOMBIE
-            if process["cpu_times"] and process["memory_info"]
-        ]
+        descendants = or_none(lambda: self.root.children(recursive=True)) or ()
+        tree = []
+        for process in (self.root, *descendants):
+            facts = or_none(process.as_dict, FIELDS)
+            # It may have ended since we listed it; a zombie has ended, too.
+            if facts is None or facts["status"] == psutil.STATUS_ZOMBIE:
+                continue
+            if facts["cpu_times"] and facts["memory_info"]:
+                tree.append(facts)
+        return tree
 
     def command(self) -> tuple[str, ...] | None:
         """The command line of the process; None if it is hidden."""

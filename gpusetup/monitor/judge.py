@@ -14,7 +14,7 @@ from gpusetup.model.documents import Verdict
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.notes import noted
+from gpusetup.monitor.notes import gpu_notes
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.verdicts import HANG, ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import about, filled, labels
@@ -87,10 +87,11 @@ def rank_of(case: VerdictCase) -> tuple[bool, int]:
 def good_with_a_step(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
     """The verdict on a run whose GPUs are used well. If a note asks for a step, such as GPUs that
     did nothing, the verdict has the first such note in its sentence and its step as the next."""
-    for one, words, step in noted(run):
+    for noted, words, step in gpu_notes(run):
         if step:
-            evidence = f"{filled('{well_used}', one)} while it worked, but {words}"
-            return Judgement("good", case.cause, with_gpu_named(run, one, evidence), (step,), one)
+            evidence = f"{filled('{well_used}', noted)} while it worked, but {words}"
+            evidence = with_gpu_named(run, noted, evidence)
+            return Judgement("good", case.cause, evidence, (step,), noted)
     return of_case(case, subject)
 
 
@@ -99,11 +100,11 @@ def good_with_a_step(run: WatchedRun, subject: Subject, case: VerdictCase) -> Ju
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost."""
-    lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    if not lost:
+    seconds = {gpu: gpu.lost.seconds for gpu in run.gpus if gpu.lost}
+    if not seconds:
         return None
-    since = min(gpu.lost_since for gpu in lost)
-    first = [gpu for gpu in lost if gpu.lost_since == since]
+    since = min(seconds.values())
+    first = [gpu for gpu in seconds if seconds[gpu] == since]
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
     problem = first[0].rows[-1].gpu.problem or "the driver cannot read its values"
@@ -116,10 +117,8 @@ def faulty_memory(run: WatchedRun) -> Judgement | None:
     faulty = [gpu for gpu in run.gpus if gpu.latest.fault]
     if not faulty:
         return None
-    told = "; ".join(f"GPU {gpu.label}: {gpu.latest.fault}" for gpu in faulty)
-    work = faulty[0].judged
-    subject = Subject(run, faulty[0], work) if work else None
-    return Judgement("faulty", "memory-errors", told, ("reset-the-gpu",), subject)
+    faults = "; ".join(f"GPU {gpu.label}: {gpu.latest.fault}" for gpu in faulty)
+    return Judgement("faulty", "memory-errors", faults, ("reset-the-gpu",))
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
@@ -127,12 +126,12 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
     another maker, or no driver."""
     if run.gpus:
         return None
-    rows = [row for row in run.rows if row.tree is not None]
+    rows = [row for row in run.rows if row.sample.tree is not None]
     if len(rows) >= marks.LEAST_TREES:
         subject = Subject(run, run.machine, Work(rows))
         judgement = of_case(case_of(subject), subject)
         return judgement._replace(evidence=f"{judgement.evidence} (no GPU was watched)")
-    # If a command ended at once, a single sample says nothing about it.
+    # The samples of a command that ended at once are too few.
     reason = "the command ended too soon to be judged" if rows else "no command"
     return Judgement(None, "", f"no GPU was watched, and {reason}", ("see-why-no-gpu",))
 
@@ -140,9 +139,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if too few samples report utilisation; None if there are
     enough."""
-    readings = max(
-        sum(row.gpu.utilization_percent is not None for row in gpu.rows) for gpu in run.gpus
-    )
+    readings = max(len(gpu.measured) for gpu in run.gpus)
     if readings >= marks.LEAST_SAMPLES or (readings and run.is_reading):
         return None
     samples = f"{readings} of {run.samples} samples tell" if readings else "no sample tells"
@@ -155,7 +152,8 @@ def idle(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which no GPU worked; None if at least one did."""
     if run.at_work:
         return None
-    gpu = next(filter(run.held, run.gpus), run.gpus[0])
+    # The first GPU with a process on it or, if there is none, the first GPU.
+    gpu = next((gpu for gpu in run.gpus if gpu.was_occupied), run.gpus[0])
     # In the first half, the program may still start.
     subject = Subject(run, gpu, Work(run.rows[len(run.rows) // 2 :]))
     return of_case(case_of(subject), subject)
@@ -164,7 +162,8 @@ def idle(run: WatchedRun) -> Judgement | None:
 def hang(run: WatchedRun) -> Judgement | None:
     """The verdict on a job that did not end well and whose GPUs only waited for another rank at the
     end, although they worked before; None for any other."""
-    ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if gpu.lost_at is None]
+    ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if not gpu.lost]
+    # A command that ended with 0 did not hang.
     if run.exit == 0 or not ends or not all(map(s.waits_for_a_rank, ends)):
         return None
     return of_case(HANG, ends[0])
@@ -172,7 +171,7 @@ def hang(run: WatchedRun) -> Judgement | None:
 
 def last_work(gpu: GpuRun) -> Work:
     """The last `HANG_SECONDS` of a GPU's work."""
-    rows = [row for row in gpu.rows if not is_quiet(row.gpu)]
+    rows = [row for row in gpu.measured if not is_quiet(row.gpu)]
     # The last two samples may show work, because a process that is killed may still run kernels.
     rows = rows[:-2] or rows
     return Work([row for row in rows if row.seconds >= rows[-1].seconds - marks.HANG_SECONDS])
@@ -190,22 +189,29 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     """The verdict on a job in which one GPU works much less than another; None if they work about
     equally.
 
-    If all of them are always busy, their power shows which of them wait in a collective.
+    If all of them are always busy, their power shows which of them wait in a collective, because
+    the kernels that wait there count as work.
     """
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or run.held(gpu))]
+    # Without the lost GPUs, and those that no process of the job uses.
+    present = [gpu for gpu in run.gpus if not gpu.lost and (gpu.worked or gpu.was_occupied)]
+    if not present:
+        return None
+    memory = [or_zero(gpu.memory.p95) for gpu in present]
+    # The GPUs of one reading may have different jobs; the ranks of one job use similar memory.
+    if run.is_reading and max(memory) - min(memory) > marks.SIMILAR:
+        return None
     works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
     uses = {label: work.utilization if work else 0.0 for label, work in works.items()}
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}
-    memory = [or_zero(gpu.memory.p95) for gpu in present]
-    # The GPUs of one reading may have different jobs; the ranks of one job use as much memory.
-    if not uses or (run.is_reading and max(memory) - min(memory) > marks.ALIKE):
-        return None
-    shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
-    if min(uses.values()) >= marks.BUSY and len(power) == len(uses):
+    if min(uses.values()) < marks.BUSY:
+        shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+    elif len(power) == len(uses):
         shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
-    least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
-    if shares[most] - shares[least] < mark:
+    else:  # all are busy, and the source does not report the power
         return None
-    words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (least, most))
+    lowest, highest = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    if shares[highest] - shares[lowest] < mark:
+        return None
+    words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (lowest, highest))
     return Judgement("uneven", "less", words, ("balance-the-work",))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}", "find-the-leak"),
     (s.work_ended,
-     "its work ended at second {gpu.quiet_since} of {run.seconds}, and its memory was freed: the "
-     "process ended", "see-how-it-ended"),
+     "its work ended {gpu.seconds_after_work} s before the recording did, and its memory was "
+     "freed: the process ended", "see-how-it-ended"),
     (s.shared_by_programs,
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),
@@ -42,7 +42,7 @@ should act on it even in a good run (the most urgent comes first). The accelerat
 are 70 to 90 % of the memory, and up to 85 °C."""
 
 
-def noted(run: WatchedRun) -> Iterator[tuple[Subject, str, str]]:
+def gpu_notes(run: WatchedRun) -> Iterator[tuple[Subject, str, str]]:
     """Yields each note on a GPU that worked, with its next step."""
     for subject in run.subjects:
         for is_seen, sentence, step in NOTES:
@@ -59,12 +59,12 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     gpus_with: dict[str, list[GpuRun]] = {}
-    for subject, words, _ in noted(run):
+    for subject, words, _ in gpu_notes(run):
         gpus_with.setdefault(words, []).append(subject.gpu)
     for words, gpus in gpus_with.items():
         # The verdict `memory-tight` is about full memory already.
-        is_said = judgement.verdict == "memory-tight" and words.startswith("memory ")
-        if words not in judgement.evidence and not is_said:
+        is_about_memory = judgement.verdict == "memory-tight" and words.startswith("memory ")
+        if words not in judgement.evidence and not is_about_memory:
             yield about(gpus, words)
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers"
@@ -79,9 +79,12 @@ UNKNOWN_CAUSES = ("short-pieces", "one-reading")
 def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     """The acceleration guide's three pieces of advice for a training whose GPU works less than half
     of the time for an unknown reason; a known reason has its own next step."""
-    lowest = min((one.work.utilization for one in run.subjects), default=100.0)
-    is_unknown = judgement.cause in UNKNOWN_CAUSES
-    if not is_unknown or run.kind not in ("training", "") or lowest >= marks.LOW:
+    # An unrecognised program counts as a training; one in an output of nvidia-smi has no kind.
+    if judgement.cause not in UNKNOWN_CAUSES or run.kind not in ("training", ""):
+        return ()
+    # If no GPU worked, there is nothing to improve, as with full utilisation.
+    lowest = min((subject.work.utilization for subject in run.subjects), default=100.0)
+    if lowest >= marks.LOW:
         return ()
     # Unknown memory counts as empty.
     has_room = all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in run.gpus)

@@ -47,24 +47,17 @@ class CommandOutput:
         is_one_place = is_same(stdout_to, STDERR)
         stderr = stdout if is_one_place else self._channel(STDERR)
         # Without a channel, the command writes to our stream directly.
-        self.stdout = stdout_to
-        if stdout:
-            self.stdout = stdout.written
-        self.stderr = STDERR
-        if stderr:
-            self.stderr = stderr.written
+        self.stdout = stdout.written if stdout else stdout_to
+        self.stderr = stderr.written if stderr else STDERR
 
     def _channel(self, target: int) -> Channel | None:
-        """A channel to one of our streams; None if there can be none, so that the command writes to
-        the stream directly."""
+        """A channel to one of our streams; None if there can be none."""
         try:
+            os.fstat(target)  # raises an OSError if it was closed before we began
             is_terminal = os.isatty(target)
-            os.fstat(target)
-        except OSError:
-            return None  # it was closed before we began
-        if is_terminal and os.name != "posix":
-            return None
-        try:
+            # Windows has no pseudo-terminals.
+            if is_terminal and os.name != "posix":
+                return None
             read, written = pseudo_terminal(target) if is_terminal else os.pipe()
         except OSError:
             return None
@@ -155,10 +148,11 @@ def pseudo_terminal(like: int) -> Sequence[int]:
 
     read, written = pty.openpty()
     attributes = termios.tcgetattr(written)
-    output_flags = 1
+    output_flags = 1  # their position in the attributes
     attributes[output_flags] &= ~termios.OPOST
     termios.tcsetattr(written, termios.TCSANOW, attributes)
     with contextlib.suppress(OSError):
+        # The size is four numbers of 16 bits.
         size = fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(read, termios.TIOCSWINSZ, size)
     return read, written

@@ -8,30 +8,24 @@ Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.smi_logs import csv_rows, moments_of_rows
 from gpusetup.monitor.sources import Machine, SourceEnded
-from gpusetup.probe.nvidia_smi import PROGRAM, asked
+from gpusetup.probe.nvidia_smi import PROGRAM, ask_nvidia_smi
 from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.readings.smi_csv import heading_of
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
-BASIC_FIELDS = (
+FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
 )
-"""Fields that every driver knows."""
-FIELDS = (
-    *BASIC_FIELDS,
-    *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
-)
-"""Fields that are tried first: nvidia-smi rejects a whole query with a field that it does not know.
-"""
+"""Fields that every driver knows: nvidia-smi rejects a whole query with a field that it does not
+know."""
 ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 LONGEST_REASON = 200
@@ -40,22 +34,16 @@ LONGEST_REASON = 200
 
 def open_nvidia_smi(interval: float) -> Machine:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
-    system = System()
-    fields: Sequence[str] = FIELDS
-    try:
-        first = smi_gpus(system, fields)
-    except SourceEnded:
-        fields = BASIC_FIELDS
-        first = smi_gpus(system, fields)
-    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, fields))
-    source.first = source.sample_of(first)
+    read_gpus = partial(smi_gpus, System())
+    source = Machine(interval, "nvidia-smi", read_gpus)
+    source.first = source.sample_of(read_gpus())
     return source
 
 
-def smi_gpus(system: System, fields: Sequence[str]) -> tuple[GpuSample, ...]:
+def smi_gpus(system: System) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
-    options = (f"--query-gpu={','.join(fields)}", "--format=csv")
-    answer = asked(system, options, ANSWER_SECONDS)
+    options = (f"--query-gpu={','.join(FIELDS)}", "--format=csv")
+    answer = ask_nvidia_smi(system, options, ANSWER_SECONDS)
     if answer is None:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
@@ -93,12 +81,14 @@ def open_amdgpu(interval: float, system: System | None = None) -> Machine:
 
 def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
     """A sample of the card whose driver files are in this folder."""
-    sensors = [f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")]
+    hwmon = f"{folder}/hwmon"
+    sensor_folders = [f"{hwmon}/{entry}" for entry in list_or_empty(system, hwmon)]
 
     def sensor(unit: int, *files: str) -> float | None:
         """The value of the first of these sensor files that exists, because cards have different
         sensors; None if none exists."""
-        values = (number(system, f"{place}/{file}") for file in files for place in sensors)
+        paths = (f"{sensors}/{file}" for file in files for sensors in sensor_folders)
+        values = (number(system, path) for path in paths)
         return next((value / unit for value in values if value is not None), None)
 
     clock = sensor(1_000_000, "freq1_input")  # Hz
@@ -123,4 +113,5 @@ def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
 def number(system: System, path: str) -> int | None:
     """The whole number in a file; None if the file cannot be read or contains anything else."""
     text = (read_or_none(system, path) or "").strip()
-    return int(text) if text.isdecimal() and len(text) < 20 else None
+    # The kernel prints no number of more than 64 bits, which has 20 digits at most.
+    return int(text) if text.isdecimal() and len(text) <= 20 else None

@@ -69,6 +69,7 @@ def without_options(command: Sequence[str]) -> tuple[str, ...]:
 
 
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
+"""Matches interpreters that run computations; `pt_main_thread` is torch's name for its process."""
 
 
 def is_display(process: ProcessUse) -> bool:
@@ -100,9 +101,9 @@ def named_with_size(process: ProcessUse) -> str:
     >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
     'ollama (PID 71, 3.0 GiB)'
     """
-    path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
-    # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
-    name = path.rpartition("/")[2] + (dash + options)[:24]
+    # nvidia-smi may show options behind the path.
+    path = (process.name or "a process").replace("\\", "/").partition(" -")[0]
+    name = path.rpartition("/")[2]
     # Windows reports no memory of a process.
     size = f"{process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
     return f"{name} ({', '.join(filter(None, (f'PID {process.pid}', size)))})"

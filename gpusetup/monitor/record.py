@@ -61,17 +61,17 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     """
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
-    texts = [line for line in beginning if line.strip()]
+    lines_with_text = [line for line in beginning if line.strip()]
     for tool, pattern in OTHER_TOOLS.items():
-        if any(map(pattern.search, texts)):
+        if any(map(pattern.search, lines_with_text)):
             hint = (
                 "save what `nvidia-smi -q` prints instead, or watch a minute with `gpusetup "
                 "monitor 60`"
             )
             raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=hint)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
-    # document per line.
-    if not texts or texts[0].lstrip().startswith(("{", "[")):
+    # document per line. An empty file may be one that has just begun.
+    if not lines_with_text or lines_with_text[0].lstrip().startswith(("{", "[")):
         return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
         log = smi_logs.log_that_begins(line)

@@ -3,7 +3,6 @@ and each of them as the subject of a verdict. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
@@ -51,7 +50,7 @@ class WatchedRun:
 
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        # The names of the logs begin so (`smi_logs.py`).
+        # The names of the logs begin so, such as `nvidia-smi csv`; the live source is `nvidia-smi`.
         is_log = (about.source or "").startswith("nvidia-smi ")
         is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
         self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
@@ -61,13 +60,13 @@ class WatchedRun:
         self.rows = [Moment(NO_GPU, sample) for sample in samples]
         self.machine = GpuRun(self.rows)
         """What the command and the machine did, as the run of a GPU that reports nothing."""
-        trees = [row.tree for row in self.rows if row.tree is not None]
-        hosts = [row.host for row in self.rows if row.host is not None]
-        # A quota may change while a command runs, so use the last one.
-        self.cores = trees[-1].cores if trees else None
+        trees = [sample.tree for sample in samples if sample.tree is not None]
+        hosts = [sample.host for sample in samples if sample.host is not None]
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
-        self.is_watched = len(trees) > 0
-        """Whether the command's processes were watched."""
+        # A quota may change while a command runs, so use the last one.
+        self.usable_cores = (trees[-1].cores if trees else None) or self.host_cores
+        """The number of cores that the command may use by its affinity and quota or, if no command
+        was watched, that the machine has; None if unknown."""
         self.ranks = highest(tree.gpu_processes for tree in trees)
         """The number of the command's processes that use a watched GPU."""
         shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
@@ -76,12 +75,6 @@ class WatchedRun:
         self.command, self.exit, self.error = about.command, about.exit, about.error
         self.kind = kind_of(about.command)
         """The kind of the command's program, judged by the command line only."""
-
-    @property
-    def usable_cores(self) -> float | None:
-        """The number of cores that the command may use by its affinity and quota or, if no command
-        was watched, that the machine has; None if unknown."""
-        return self.cores or self.host_cores
 
     @property
     def training_processes(self) -> int:
@@ -107,46 +100,29 @@ class WatchedRun:
     def subjects(self) -> tuple[Subject, ...]:
         """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
         were lost."""
-        gpus = [gpu for gpu in self.at_work if gpu.lost_at is None] or self.at_work
+        gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
         works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
-
-    def gpus_of_its_job(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
-        """The working GPUs of the same job as this one: all of them if a command is watched,
-        otherwise those with the same model and program names."""
-        if self.command or self.ranks:
-            return self.at_work
-        return tuple(
-            one for one in self.at_work if one.name == gpu.name and one.programs == gpu.programs
-        )
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        rest = [gpu for gpu in self.gpus if not gpu.worked and not self.held(gpu)]
-        return tuple(gpu for gpu in rest if not gpu.only_draws and gpu.lost_at is None)
+        unusable = [gpu for gpu in self.gpus if gpu.was_occupied or gpu.only_draws or gpu.lost]
+        return tuple(gpu for gpu in self.gpus if not gpu.worked and gpu not in unusable)
 
-    def look_like_ranks(self, gpus: Sequence[GpuRun]) -> bool:
-        """Whether these GPUs look like ranks of one job: same model, and nearly the same
-        utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
-        works = [gpu.judged for gpu in gpus if gpu.judged is not None]
-        all_worked = len(works) == len(gpus)
-        one_model = len({gpu.name for gpu in gpus}) == 1
-        if len(gpus) < 2 or not all_worked or not one_model:
+    @cached_property
+    def looks_like_one_job(self) -> bool:
+        """Whether at least two GPUs worked, and they look like ranks of one job: same model, and
+        nearly the same utilisation, power and memory. Used if no command shows what belongs to a
+        job."""
+        has_one_model = len({gpu.name for gpu in self.at_work}) == 1
+        if len(self.at_work) < 2 or not has_one_model:
             return False
+        works = [gpu.judged for gpu in self.at_work if gpu.judged is not None]
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
-        memory = [or_zero(gpu.memory.p95) for gpu in gpus]
-        return all(max(some) - min(some) <= marks.ALIKE for some in (uses, power, memory))
-
-    def held(self, gpu: GpuRun) -> bool:
-        """Whether the GPU has a computing process, according to the process list or, if there is no
-        list, to the memory in use."""
-        if gpu.has_process is not None:
-            return gpu.has_process
-        # If no command was watched, the memory may belong to a desktop.
-        mark = marks.HELD_MEMORY if self.is_watched else marks.DESKTOP_MEMORY
-        return or_zero(gpu.memory.p95) >= mark
+        memory = [or_zero(gpu.memory.p95) for gpu in self.at_work]
+        return all(max(some) - min(some) <= marks.SIMILAR for some in (uses, power, memory))
 
 
 class Subject:
@@ -157,8 +133,12 @@ class Subject:
 
     @cached_property
     def together(self) -> int:
-        """How many GPUs work on the same job."""
-        return len(self.run.gpus_of_its_job(self.gpu))
+        """How many GPUs work on the same job: all that work if a command is watched, otherwise
+        those with the same model and program names."""
+        if self.run.command or self.run.ranks:
+            return len(self.run.at_work)
+        job = (self.gpu.name, self.gpu.programs)
+        return len([gpu for gpu in self.run.at_work if (gpu.name, gpu.programs) == job])
 
     @cached_property
     def kind(self) -> str:
@@ -172,37 +152,26 @@ class Subject:
 
     @cached_property
     def foreign_holders(self) -> list[ProcessUse]:
-        """The processes that use much of this GPU's memory and do not belong to the job.
-
-        If the GPU has more processes than the command has on all GPUs, the surplus belongs to other
-        programs; we assume that these are the smallest.
-        """
+        """The processes on this GPU that do not belong to the job: those that are more than the
+        command has on all GPUs, or else servers and notebooks, unless the job is one itself."""
         last = self.work.rows[-1]
-        ranks = last.tree.gpu_processes if last.tree else None
+        ranks = last.sample.tree.gpu_processes if last.sample.tree else None
         computing = [use for use in last.gpu.processes or () if not is_display(use)]
         if ranks and len(computing) > ranks:
+            # We assume that the command's own processes use the most memory.
             computing.sort(key=lambda use: -or_zero(use.memory_bytes))
             return computing[ranks:]
-        # Servers and notebooks do not belong to a training or a simulation on the same GPU.
         big = self.gpu.big_holders
         waiting = [use for use in big if kind_of(None, (use.name or "",)) in WAITING_KINDS]
         if self.run.command:
-            job_is_waiting_kind = self.run.kind in WAITING_KINDS
-        else:
-            # Without a command, the job is the other programs on the GPU, if there are any.
-            job_is_waiting_kind = len(waiting) == len(big)
-        return [] if job_is_waiting_kind else waiting
+            return [] if self.run.kind in WAITING_KINDS else waiting
+        # Without a command, the job is the other programs on the GPU, if there are any.
+        return [] if len(waiting) == len(big) else waiting
 
     @cached_property
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
         return active_throttle(self.work, self.gpu)
-
-    @property
-    def throttle_share(self) -> float:
-        """The percentage of samples with work in which the throttle reason was active; 100 if only
-        the temperature shows it, 0 if there is none."""
-        return self.work.reasons.get(self.throttle.reason, 100.0) if self.throttle else 0.0
 
     @property
     def cpu_share(self) -> float | None:

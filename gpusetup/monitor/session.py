@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.documents import EpochTimes, Sample
+from gpusetup.monitor.documents import Sample
 from gpusetup.monitor.epochs import EpochReader
 from gpusetup.monitor.output import STDOUT, CommandOutput
 from gpusetup.monitor.sources import SampleSource, SourceEnded
@@ -30,8 +30,8 @@ POLL_SECONDS = 0.05
 
 def signals_named(*names: str) -> tuple[signal.Signals, ...]:
     """The signals with these names that this system has; Windows lacks most of them."""
-    known = signal.Signals.__members__
-    return tuple(known[name] for name in names if name in known)
+    available = signal.Signals.__members__
+    return tuple(available[name] for name in names if name in available)
 
 
 SENT_BY_TERMINAL = signals_named("SIGINT", "SIGQUIT", "SIGHUP")
@@ -60,7 +60,8 @@ class Command:
     """
 
     def __init__(self, argv: Sequence[str], *, stdout_to: int = STDOUT) -> None:
-        self._epochs = EpochReader()
+        self.epochs = EpochReader()
+        """How long the command's epochs take, according to its output."""
         # The end of the output, in which a traceback's last line is.
         self._tail = b""
         self._began = time.monotonic()
@@ -80,12 +81,8 @@ class Command:
 
     def _read_along(self, data: bytes) -> None:
         # The time of an epoch is when its number was printed.
-        self._epochs.feed(data, time.monotonic() - self._began)
+        self.epochs.feed(data, time.monotonic() - self._began)
         self._tail = (self._tail + data)[-TAIL_BYTES:]
-
-    def epochs(self) -> EpochTimes | None:
-        """How long the command's epochs took; None if its output did not show enough of them."""
-        return self._epochs.times()
 
     def error(self) -> str | None:
         """The last line of the command's output that names a Python exception, without control
@@ -128,7 +125,8 @@ LONGEST_ERROR = 200
 ERROR_LINE = re.compile(
     r"^(?:\[?rank\d+\]?: ?)?((?:\w+\.){0,8}\w{0,60}(?:Error|Exception|Interrupt)\b(?:: .*)?)$"
 )
-"""The last line of a Python traceback: `torch.OutOfMemoryError: CUDA out of memory. …`."""
+"""The last line of a Python traceback: `torch.OutOfMemoryError: CUDA out of memory. …`, perhaps
+after torchrun's `[rank0]: `."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -137,6 +135,7 @@ def _has_terminal() -> bool:
     to the command. A Windows console always does."""
     if os.name == "nt":
         return True
+    # Any of our streams may be a pipe or a file.
     for stream in (0, 1, 2):
         try:
             return os.tcgetpgrp(stream) == os.getpgrp()
@@ -148,21 +147,20 @@ def _has_terminal() -> bool:
 def watch(
     source: SampleSource,
     say: Say,
-    beside: ProcessTree | Command | None = None,
+    tree: ProcessTree | None = None,
+    command: Command | None = None,
     *,
     seconds: float,
     patience: float,
 ) -> Iterator[Sample]:
     """Yields samples until the time is over, or until the source or the watched processes end.
 
-    `beside`: processes to watch too, or a command that we started; watching stops when they end.
+    `tree`: processes to watch too; `command`: the command that they are part of, if we started it.
     `seconds`: how long to watch at most; 0 is without end. `patience`: by how many seconds a sample
     may be late.
     """
     from gpusetup.monitor.host import HostSampler
 
-    command = beside if isinstance(beside, Command) else None
-    tree = beside.tree if isinstance(beside, Command) else beside
     host = HostSampler()
     for sample in samples_in_time(source, say, command, seconds, patience):
         on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent
+from gpusetup.monitor.work import at_least, below, or_zero
 
 
 class Sign:
@@ -40,7 +40,6 @@ class Sign:
 no_gpu = Sign(lambda s: s.gpu is s.run.machine)
 one_reading = Sign(lambda s: s.run.is_reading)
 busy = Sign(lambda s: at_least(s.work.utilization, marks.BUSY))
-mostly_waits = Sign(lambda s: below(s.work.utilization, marks.LOW))
 # NCCL's kernels poll for the other ranks, so utilisation stays high while they wait.
 spins = Sign(lambda s: at_least(s.work.utilization, marks.SPINNING_USE))
 # A kernel that only polls needs no memory bandwidth.
@@ -51,11 +50,9 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 # they do not wait for memory.
 light = Sign(lambda s: below(s.work.kernel_power, marks.LIGHT_POWER)) & ~memory_bus_full
 
-pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-
-
+long_pauses = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
 # Work without gaps in between, as an evaluation or a checkpoint after each epoch leaves it.
-regular_pauses = pauses_rule & Sign(
+regular_pauses = long_pauses & Sign(
     lambda s: (
         len(s.gpu.parts.pauses) > 1
         and s.gpu.parts.pause_share < marks.LOW
@@ -72,15 +69,17 @@ def rests_at_the_end(subject: Subject) -> bool:
     """Whether the GPU did nothing at the end of the recording, for much longer than in its pauses,
     while its memory is still in use."""
     rest = subject.gpu.seconds_after_work
+    # "Much" is twice the longest pause.
     is_long = rest >= marks.HANG_SECONDS and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
-    return is_long and subject.run.exit is None and subject.gpu.holds_memory
+    # If the exit code is known, the command has ended and does not hang.
+    return is_long and subject.run.exit is None and subject.gpu.is_occupied_at_the_end
 
 
 @Sign
 def work_ended(subject: Subject) -> bool:
     """Whether the process ended long before the recording did, with an unknown exit code."""
     is_over = subject.gpu.seconds_after_work >= marks.PAUSE_SECONDS
-    return is_over and subject.run.exit is None and not subject.gpu.holds_memory
+    return is_over and subject.run.exit is None and not subject.gpu.is_occupied_at_the_end
 
 
 # --- the GPU's memory -----------------------------------------------------------------------------
@@ -90,15 +89,17 @@ memory_has_room = Sign(lambda s: below(s.gpu.memory.p95, marks.MEMORY_LOW))
 memory_high = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_HIGH))
 memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
-# At this rate it will be full before the run's length has doubled.
+# At this rate it will be full (100 %) before the run's length has doubled.
 fills_soon = memory_grew & Sign(lambda s: 2 * s.gpu.memory.peak - s.gpu.memory.first >= 100)
-full_at_the_end = Sign(lambda s: at_least(s.gpu.memory.last, marks.MEMORY_TIGHT))
+# The peak, because a process that fails frees its memory a little before the run ends.
+was_full = Sign(lambda s: s.gpu.memory.peak >= marks.MEMORY_TIGHT)
 host_memory_full = Sign(lambda s: at_least(s.run.host_memory, marks.MEMORY_TIGHT))
 left_over = Sign(
     # The driver lists no process, and holds at most 0.6 GiB itself on a large card.
     lambda s: s.gpu.latest.processes == () and or_zero(s.gpu.latest.memory_used_bytes) >= 1 << 30
 )
 held_by_others = Sign(lambda s: len(s.foreign_holders) > 0)
+# A foreign process that uses as much of the GPU as makes GPUs uneven.
 used_by_others = Sign(
     lambda s: any(at_least(use.sm_percent, marks.USE_DIFFERENCE) for use in s.foreign_holders)
 )
@@ -114,8 +115,6 @@ def lowers_the_clocks(cause: str) -> Sign:
     return Sign(lambda s: s.throttle is not None and s.throttle.cause == cause)
 
 
-# If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
-only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
 hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 
@@ -124,29 +123,15 @@ hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 several = Sign(lambda s: s.together >= 2)
 # A rank that has stopped computing still has memory on its GPU.
 has_ranks_or_held_gpus = several | Sign(
-    lambda s: any(s.run.held(gpu) and not gpu.worked for gpu in s.run.gpus)
+    lambda s: any(gpu.was_occupied and not gpu.worked for gpu in s.run.gpus)
 )
-alike = Sign(lambda s: s.run.look_like_ranks(s.run.gpus_of_its_job(s.gpu)))
+similar_gpus = Sign(lambda s: s.run.looks_like_one_job)
 has_ranks = Sign(lambda s: or_zero(s.run.ranks) > 1)
 # The rate counts both directions. A large model's gradients reach it, a small model's do not.
 nvlink_carries = Sign(lambda s: at_least(s.work.link_rate, marks.NVLINK_RATE))
-# On a link with few lanes, even a lower rate is a lot: 30 % of what it can carry one way.
-pcie_carries = Sign(
-    lambda s: (
-        at_least(s.work.pcie_rate, marks.PCIE_RATE)
-        or at_least(percent(s.work.pcie_rate, s.work.pcie_limit), 30.0)
-    )
-)
+pcie_carries = Sign(lambda s: at_least(s.work.pcie_rate, marks.PCIE_RATE))
 links_carry = nvlink_carries | pcie_carries
 waits_for_a_rank = has_ranks_or_held_gpus & spins & light & no_memory_traffic & ~links_carry
-# Packet headers and gaps take 30 % of what a link can carry. A dmon log does not show the link, so
-# 16 lanes of PCIe 3 are assumed.
-link_full = Sign(
-    lambda s: any(
-        at_least(percent(rate, s.work.pcie_limit or 15.8e9), 70.0)
-        for rate in (s.work.pcie_in, s.work.pcie_out)
-    )
-)
 
 # --- the command's processes ----------------------------------------------------------------------
 
@@ -169,10 +154,6 @@ reads = Sign(lambda s: at_least(s.work.read_rate, marks.READ_RATE))
 # State D, which also occurs while a process waits for a network file system.
 blocked = Sign(lambda s: at_least(s.work.blocked, 0.5))
 failed = Sign(lambda s: bool(s.run.exit))
-# Without a GPU, the command is one process.
-enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * max(1, s.together))
-
-
 # All read calls count, because reading a data set from the page cache also takes time.
 reads_nothing = Sign(lambda s: below(s.work.input_rate, marks.READ_RATE))
 # If a data set is in the process's own memory, its batches are visible only as PCIe traffic.
@@ -201,9 +182,7 @@ def leaves_others_unused(subject: Subject) -> bool:
     run = subject.run
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else. A card of another model may only drive the display.
-    is_one_job = (
-        run.command is not None or len(run.at_work) == 1 or run.look_like_ranks(run.at_work)
-    )
+    is_one_job = run.command is not None or len(run.at_work) == 1 or run.looks_like_one_job
     same_model = subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
     return training(subject) and is_one_job and same_model
 
@@ -213,6 +192,4 @@ def leaves_others_unused(subject: Subject) -> bool:
 STOPPED_FROM_OUTSIDE = (129, 130, 137, 143)
 """Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""
 was_stopped = Sign(lambda subject: subject.run.exit in STOPPED_FROM_OUTSIDE)
-
-
 is_starting = Sign(lambda s: s.run.exit is None and s.run.seconds < marks.YOUNG_SECONDS)

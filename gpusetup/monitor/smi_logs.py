@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from gpusetup.model.machine import GpuProcess
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
+from gpusetup.monitor.work import at_least
 from gpusetup.readings.nvidia_smi import (
     GPU_HEAD,
     SMI_VERSION,
@@ -61,42 +63,51 @@ class SmiLog(NamedTuple):
         """Yields a sample for each moment, at its own time or, if that is missing or not later than
         the previous one (a clock that was set back), `interval` seconds after it.
 
-        If the last line says that nvidia-smi can no longer read a GPU, this GPU is lost in one more
-        sample, or all of them if the line does not say which.
+        If the last line says that nvidia-smi can no longer read a GPU, one more sample has the GPUs
+        that are lost.
         """
-        last_line = ""
-
-        def read_lines() -> Iterator[str]:
-            nonlocal last_line
-            for line in lines:
-                last_line = line if line.strip() else last_line
-                yield line
-
+        last_line = deque[str](maxlen=1)
         seen: dict[int, GpuSample] = {}
         start: datetime | None = None
+        # So that the first moment is at second 0.
         seconds = -interval
-        for time, gpus in self.moments(read_lines()):
+        for time, gpus in self.moments(remembered(lines, last_line)):
+            # For example a table that lists no GPU.
             if not gpus:
                 continue
             start = start or time
-            passed = (time - start).total_seconds() if time and start else 0.0
-            seconds = passed if time and passed > seconds else seconds + interval
+            seconds_since_start = (time - start).total_seconds() if time and start else -interval
+            is_later = seconds_since_start > seconds
+            seconds = seconds_since_start if is_later else seconds + interval
             seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
-        if seen and (loss := LOST.search(last_line)):
-            # If the line names no GPU that was seen, all of them count as lost.
-            named = {index for index in seen if str(index) == loss["index"]}
-            lost = tuple(
-                GpuSample(
-                    index=index,
-                    name=seen[index].name,
-                    uuid=seen[index].uuid,
-                    lost=True,
-                    problem=last_line.strip()[:LONGEST_PROBLEM],
-                )
-                for index in sorted(named or seen)
-            )
+        lost = lost_gpus(last_line[0], seen) if last_line else ()
+        if lost:
             yield Sample(at="", seconds=seconds + interval, gpus=lost)
+
+
+def remembered(lines: Iterable[str], last_line: deque[str]) -> Iterator[str]:
+    """Yields these lines. `last_line` receives each line that is not empty, and keeps the last."""
+    for line in lines:
+        if line.strip():
+            last_line.append(line)
+        yield line
+
+
+def lost_gpus(line: str, seen: Mapping[int, GpuSample]) -> tuple[GpuSample, ...]:
+    """The GPUs that a line of nvidia-smi reports as lost, of those that were seen before, by index;
+    all of them if the line does not say which, and none if it reports no loss."""
+    loss = LOST.search(line)
+    if loss is None:
+        return ()
+    named = [index for index in seen if str(index) == loss["index"]]
+    problem = line.strip()[:LONGEST_PROBLEM]
+    return tuple(
+        GpuSample(
+            index=index, name=seen[index].name, uuid=seen[index].uuid, lost=True, problem=problem
+        )
+        for index in sorted(named or seen)
+    )
 
 
 def log_that_begins(line: str) -> SmiLog | None:
@@ -119,10 +130,15 @@ SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
 
 def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     """The sample with these values, as far as a sample has them."""
-    known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
+    of_a_sample = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
     faults = [words.format(values[name]) for name, words in FAULTS.items() if values.get(name)]
-    known["fault"] = ", ".join(faults) or None
-    return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
+    of_a_sample |= {
+        "index": index,
+        "fault": ", ".join(faults) or None,
+        # Unknown counts as not lost.
+        "lost": bool(values.get("lost")),
+    }
+    return plausible(GpuSample(**of_a_sample))
 
 
 FAULTS: Mapping[str, str] = {
@@ -175,8 +191,11 @@ def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
             begins_moment = index in moment
         else:
             time = time_of(row)
-            apart = abs((time - last_time).total_seconds()) if time and last_time else 1.0
-            begins_moment, last_time = apart >= ROWS_APART_SECONDS, time
+            # Without a time, each row is a moment of its own.
+            begins_moment = not (time and last_time) or (
+                abs((time - last_time).total_seconds()) >= ROWS_APART_SECONDS
+            )
+            last_time = time
             index = 0 if begins_moment else len(moment)
         if moment and begins_moment:
             yield moment
@@ -239,16 +258,8 @@ even for a card at its rated power."""
 
 def gpu_in_row(index: int, row: Row) -> GpuSample:
     values = values_of(row)
-    # One column for each reason, `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…`
-    # before driver 535. `[Not Supported]` in all of them means that this card reports none.
-    active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
-    violations = {name: told for name in VIOLATIONS if (told := number(row.get(name))) is not None}
-    if violations:
-        over = (name for name, told in violations.items() if told >= VIOLATIONS[name][1])
-        values["throttle_reasons"] = tuple(VIOLATIONS[name][0] for name in over)
-    elif "throttle_reasons" not in values and any(map(cell, active.values())):
-        reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
-        values["throttle_reasons"] = reasons
+    # Most logs have all reasons in one column, which `values_of` reads.
+    values.setdefault("throttle_reasons", reasons_in_columns(row))
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in those that it reads from the card. A working card may have this for a
     # single value, such as the power on some laptops.
@@ -256,6 +267,23 @@ def gpu_in_row(index: int, row: Row) -> GpuSample:
     answers_little = len(unanswered.intersection(LIVE_FIELDS)) > 1
     values["lost"] = answers_little or any(map(says_lost, row.values()))
     return sample_of(index, values)
+
+
+def reasons_in_columns(row: Row) -> tuple[str, ...] | None:
+    """The throttle reasons of a row that has a column for each; None if the row reports none of
+    them."""
+    violations = {name: number(row.get(name)) for name in VIOLATIONS}
+    if any(value is not None for value in violations.values()):
+        columns = VIOLATIONS.items()
+        return tuple(
+            name for column, (name, least) in columns if at_least(violations[column], least)
+        )
+    # `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…` before driver 535.
+    active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
+    # `[Not Supported]` in all of them means that this card reports none.
+    if not any(map(cell, active.values())):
+        return None
+    return tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
 
 
 NO_ANSWER = re.compile(r"unknown error|ERR!", re.I)
@@ -332,6 +360,11 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         yield (time, tuple(gpus))
 
 
+UNREAD_VALUES = 4
+"""From this many values on a page that cannot be read, the GPU counts as lost; a few may belong to
+a missing sensor, as in CSV."""
+
+
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
     for time, text in texts(lines, BEGINS_QUERY):
@@ -339,9 +372,10 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         pages = GPU_HEAD.split(text)[2::2]
         gpus = []
         for index, page in enumerate(pages):
-            # As in CSV: a single value that cannot be read may be a missing sensor.
-            lost = {"lost": True} if len(NO_ANSWER.findall(page)) > 3 else {}
-            gpus.append(sample_of(index, {**query_values(page), **lost}))
+            values: dict[str, Any] = dict(query_values(page))
+            if len(NO_ANSWER.findall(page)) >= UNREAD_VALUES:
+                values["lost"] = True
+            gpus.append(sample_of(index, values))
         yield (time, tuple(gpus))
 
 

@@ -161,8 +161,7 @@ def open_nvml(lines: StreamingChild, limit: float, notify: Notify) -> Nvml:
 
 def utc_now() -> str:
     """The current UTC time in the format of our recordings: `2026-11-20T06:00:00.000Z`."""
-    now = datetime.now(timezone.utc).replace(tzinfo=None)
-    return f"{now.isoformat(timespec='milliseconds')}Z"
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 MOST_POWER = 3.0
@@ -195,21 +194,24 @@ def named_gpus(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ..
     >>> named_gpus(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
-    there = [(gpu.index, (gpu.uuid or "").lower()) for gpu in gpus]
-    places = [positions_named(name.lower(), there) for name in names]
-    for name, named in zip(names, places, strict=True):
-        if not named:
+    identities = [(gpu.index, (gpu.uuid or "").lower()) for gpu in gpus]
+    indexes = []
+    for name in names:
+        positions = positions_named(name.lower(), identities)
+        if not positions:
             # Show the UUID too, because it never changes, unlike the index.
             there_are = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
             raise UsageError(f"No single GPU is called {name!r}", hint=f"there are: {there_are}")
-    return tuple(dict.fromkeys(gpus[place].index for named in places for place in named))
+        indexes += [gpus[position].index for position in positions]
+    return tuple(dict.fromkeys(indexes))
 
 
 def visible_gpus(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
 ) -> tuple[tuple[int, ...] | None, str]:
     """The indexes of the GPUs that CUDA_VISIBLE_DEVICES leaves visible (None if unknown, so that
-    all are watched), and a note for the user.
+    all are watched), and a note for the user. `pci_order`: whether CUDA numbers the GPUs by bus
+    address, too (CUDA_DEVICE_ORDER).
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
     >>> visible_gpus("1", two, pci_order=True)
@@ -218,11 +220,12 @@ def visible_gpus(
     setting = f"{VARIABLE}={variable}"
     # CUDA numbers the fastest GPU first, whereas NVML numbers them by bus address; with a single
     # model, both orders are the same.
-    counts_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
-    if counts_differ and any(word.strip().isdecimal() for word in variable.split(",")):
+    orders_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
+    has_index = any(word.strip().isdecimal() for word in variable.split(","))
+    if orders_differ and has_index:
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
-    places = positions_named(variable, [(gpu.index, gpu.uuid) for gpu in gpus])
-    watched = tuple(gpus[place].index for place in places)
+    positions = positions_named(variable, [(gpu.index, gpu.uuid) for gpu in gpus])
+    watched = tuple(gpus[position].index for position in positions)
     if not watched:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"
     return watched, f"{setting}: watching GPU {', '.join(map(str, watched))}"

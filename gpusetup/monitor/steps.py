@@ -23,11 +23,9 @@ class StepRule(NamedTuple):
     when: Sign | None = None
 
 
-WORKERS_HELP = ~(s.cores_used_up | s.enough_workers)
 TUNE, BENCHMARK = "gpusetup tune {config}", "gpusetup tune {config} --benchmark"
 TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
-BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
 POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 WATCH_IT = (
@@ -45,9 +43,8 @@ STEPS: dict[str, StepRule] = {
         s.works_between_steps & ~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": StepRule(
         "Use up to {run.useful_workers} loader workers{in_each_process} (now {work.workers}). Then "
-        "decode less per item, or cache decoded items", TUNE, WORKERS_HELP),
-    "cheaper-items": StepRule(
-        "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
+        "decode less per item: cache decoded items, store smaller ones, or decode on the GPU",
+        TUNE),
     "more-cores": StepRule(
         "Give the command more CPU cores: it uses all {cores}", None,
         s.fewer_cores & s.cores_used_up),
@@ -174,7 +171,8 @@ STEPS: dict[str, StepRule] = {
         "gpusetup doctor"),
     "use-less-host-memory": StepRule(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
-        "instead of lists of objects (each worker copies a list)", BY_MEMORY),
+        "instead of lists of objects (each worker copies a list)",
+        "ps -eo pid,user,rss,comm --sort=-rss | head"),
     "see-why-no-gpu": StepRule("Find out why monitor cannot watch a GPU", "gpusetup doctor"),
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from gpusetup.monitor.work import Work, mean, percentile
 
 MACHINE_FIELDS = [field.name for field in fields(HostSample)]
 SPREADS = [field.name for field in fields(GpuSummary) if field.type == Spread | None]
+"""The figures of a sample whose spread the summary has, such as `power_watts`."""
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
@@ -38,7 +39,7 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
     judgement = judge(run)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
-    hosts = [row.host for row in run.rows if row.host is not None]
+    hosts = [row.sample.host for row in run.rows if row.sample.host is not None]
     machine: dict[str, Any] = {}
     for name in MACHINE_FIELDS:
         value = mean(getattr(host, name) for host in hosts)
@@ -61,7 +62,9 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
 def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
     """The figures of one GPU. `samples` counts the whole run, whereas the spreads are about the
     time from the first to the last work."""
-    work = gpu.parts.work
+    counted = gpu.counted_samples()
+    spreads = {name: spread(getattr(sample, name) for sample in counted) for name in SPREADS}
+    reasons = gpu.parts.work.reasons if gpu.parts.work else {}
     return GpuSummary(
         index=gpu.first.index,
         name=gpu.name,
@@ -69,15 +72,10 @@ def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
         samples=samples,
         # The last sample may lack it, for example if NVML returned an error for it.
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
-        # Percentages become shares.
-        throttled={
-            name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
-        },
-        lost_at=gpu.lost_at,
-        **{
-            name: spread(getattr(sample, name) for sample in gpu.counted_samples())
-            for name in SPREADS
-        },
+        # The document has shares from 0 to 1.
+        throttled={name: round(percentage / 100, 4) for name, percentage in reasons.items()},
+        lost_at=gpu.lost.at if gpu.lost else None,
+        **spreads,
     )
 
 

@@ -19,15 +19,15 @@ class Throttle(NamedTuple):
     words: str
     least_share: float = marks.THROTTLED_SHARE
     """During how much of the work the reason must be active, in percent."""
-    needs_low_clocks: bool = False
-    """Whether the reason counts only if the clocks are low, because cards also reach their power
-    limit in normal work."""
 
 
 THERMAL_VIOLATION, POWER_VIOLATION = "thermal_violation", "power_violation"
 """The counters of `nvidia-smi dmon` (`tviol`, `pviol`), which do not show which of the driver's
 reasons was active."""
 
+NO_REASON = "no reason was reported"
+AT_POWER_LIMIT = 85.0
+"""From this percentage of its power limit on, a GPU may be held back by the limit."""
 CAPPED = marks.POWER_CAPPED_SHARE
 THROTTLES = (
     Throttle("hw_thermal_slowdown", "heat", "heat"),
@@ -35,9 +35,9 @@ THROTTLES = (
     Throttle(THERMAL_VIOLATION, "heat", "heat"),
     Throttle("hw_power_brake_slowdown", "supply", "the power supply's brake"),
     Throttle("hw_slowdown", "supply", "the hardware's brake"),
-    Throttle("sw_power_cap", "power", "the power limit", CAPPED, True),
-    Throttle(POWER_VIOLATION, "power", "the power limit", CAPPED, True),
-    Throttle("applications_clocks_setting", "low clocks", "clocks that somebody set", CAPPED, True),
+    Throttle("sw_power_cap", "power", "the power limit", CAPPED),
+    Throttle(POWER_VIOLATION, "power", "the power limit", CAPPED),
+    Throttle("applications_clocks_setting", "low clocks", "clocks that somebody set", CAPPED),
 )
 """Throttle reasons; the first that is active and counts is reported. nvml.h explains their meaning
 (nvmlClocksEventReason*)."""
@@ -48,20 +48,24 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     # The maximum is a boost that no GPU holds under heavy work.
     slow = below(work.clock_share, marks.LOW_CLOCKS)
     for throttle in THROTTLES:
-        is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
-        if is_on and throttle.cause == "power":
+        if work.reasons.get(throttle.reason, 0.0) < throttle.least_share:
+            continue
+        if throttle.cause == "power":
             return cause_of_power_limit(throttle, work, gpu)
-        if is_on and (slow or not throttle.needs_low_clocks):
+        # Somebody may have set clocks that are high.
+        if slow or throttle.cause != "low clocks":
             return throttle
-    if work.reasons.keys() - {"gpu_idle"} or work.utilization < marks.BUSY:
+    has_reason = len(work.reasons.keys() - {"gpu_idle"}) > 0
+    # A GPU that does little work may have lowered its clocks for that.
+    if has_reason or work.utilization < marks.BUSY:
         return None
     # No reason is reported, but the clocks of the busy GPU are low: heat or, if it does not reach
     # its power limit (which some drivers do not report), something unknown.
     if slow and at_least(gpu.heat, marks.HOT):
-        return Throttle("no reason was told", "heat", "heat")
+        return Throttle(NO_REASON, "heat", "heat")
     # Heavy work at the rated power limit also lowers the clock, but not as far.
-    if below(work.clock_share, marks.RATED_CLOCKS) and below(work.power_share, 85.0):
-        return Throttle("no reason was told", "low clocks", "something")
+    if below(work.clock_share, marks.RATED_CLOCKS) and below(work.power_share, AT_POWER_LIMIT):
+        return Throttle(NO_REASON, "low clocks", "something")
     return None
 
 
@@ -73,9 +77,9 @@ def cause_of_power_limit(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttl
     # A laptop's power limit is chosen by its maker and cannot be raised.
     if limit and rated and limit < rated * marks.RATED_POWER / 100 and not is_laptop(gpu.name):
         return throttle._replace(cause="lowered limit")
-    # At the rated limit heavy work lowers the clock too, so much more is asked there.
-    most = marks.RATED_CLOCKS if rated else marks.CAPPED_CLOCKS
-    return throttle._replace(cause="power limit") if below(work.clock_share, most) else None
+    # Heavy work lowers the clock even at the rated limit, so only very low clocks count there.
+    mark = marks.RATED_CLOCKS if rated else marks.CAPPED_CLOCKS
+    return throttle._replace(cause="power limit") if below(work.clock_share, mark) else None
 
 
 LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b", re.I)

@@ -24,7 +24,9 @@ from gpusetup.monitor.documents import Summary
 STOP_SECONDS = 20.0
 """How many seconds the watching process may take to end."""
 RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+"""Variables in which torchrun, Slurm and Open MPI set the number of a rank on its machine."""
 WORLD_VARIABLES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+"""Variables in which torchrun and Open MPI set how many ranks they started on this machine."""
 
 
 class TrainingMonitor:
@@ -62,7 +64,7 @@ class TrainingMonitor:
         continue."""
         if self._child is not None:
             return
-        # The first variable that is set belongs to the launcher.
+        # Within a Slurm job, torchrun's own variable counts, so it comes first.
         ranks = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]
         if ranks and ranks[0] != "0":
             reason = "the first rank on this machine watches all of them"
@@ -71,7 +73,7 @@ class TrainingMonitor:
         from gpusetup.system.processes import start_background
 
         # If a launcher started this process as one of several ranks, watch the launcher, and
-        # thereby all ranks. If the parent has ended, init becomes the parent, which is none.
+        # thereby all ranks. If the launcher has ended, the parent is init, whose pid is 1.
         has_several = any(os.environ.get(name, "1") != "1" for name in WORLD_VARIABLES)
         pid = os.getppid() if has_several and os.getppid() > 1 else os.getpid()
         program = (sys.executable, "-m", "gpusetup", "monitor", "--json", "--output")

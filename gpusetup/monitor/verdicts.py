@@ -28,7 +28,7 @@ partly = ~s.busy
 starved = s.watched & partly & ~s.waits_for_a_user
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
-small = ("larger-work", "compile-or-graphs")
+for_small_kernels = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
@@ -37,14 +37,13 @@ IN_BURSTS = (
 )
 WELL = "{well_used}{nothing_slows_it_down}"
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
-margin = ("free-the-card", "leave-a-margin")
+for_full_memory = ("free-the-card", "leave-a-margin")
 
 
 def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
-    """The table's row for clocks that are throttled for this cause. It does not apply if the GPU
-    mostly waits and is throttled only now and then, because then waiting costs more."""
-    proof = s.lowers_the_clocks(cause) & ~(s.mostly_waits & s.only_now_and_then)
-    return VerdictCase("throttled", cause, proof, f"{{slowed}}{figures}; {{sm_clock}}", steps)
+    """The table's row for clocks that are throttled for this cause; `figures` follow the reason."""
+    sentence = f"{{slowed}}{figures}; {{sm_clock}}"
+    return VerdictCase("throttled", cause, s.lowers_the_clocks(cause), sentence, steps)
 
 
 HANG = VerdictCase(
@@ -52,14 +51,17 @@ HANG = VerdictCase(
     "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
     "collective for another rank", waits_where,
 )  # fmt: skip
+MARGIN = VerdictCase(
+    "memory-tight", "margin", s.memory_full & ~s.server, MEMORY_IN_USE, for_full_memory
+)
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
          s.fills_soon & ~s.server,
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
-         s.failed & s.full_at_the_end & ~s.server,
-         MEMORY_IN_USE, margin),
+         s.failed & s.was_full & ~s.server,
+         MEMORY_IN_USE, for_full_memory),
     VerdictCase("memory-tight", "host-memory",
          s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
          "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
@@ -74,9 +76,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}, but other processes compute on it too",
          ("free-the-card",)),
     # One output of nvidia-smi shows how much a GPU works, but not why.
-    VerdictCase("memory-tight", "margin",
-         s.one_reading & s.memory_full & ~s.server,
-         MEMORY_IN_USE, margin),
+    MARGIN._replace(proof=s.one_reading & MARGIN.proof),
     VerdictCase("bursty", "one-reading",
          s.one_reading & partly,
          "{well_used}{holders}; one reading shows how much it works, not why",
@@ -87,19 +87,19 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
-         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
+         | (~s.several & s.links_carry & s.light),
          "{kernels_ran}{at_power}{rates}: the GPU waits for its host", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
-                      | (s.spins & s.light & (s.has_ranks | s.alike))),
+                      | (s.spins & s.light & (s.has_ranks | s.similar_gpus))),
          "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {together}) wait for each other",
          ("fewer-bytes-between-gpus",)),
     # Pauses.
     VerdictCase("bursty", "requests",
-         (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.pauses_rule)),
+         (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.long_pauses)),
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
-         (s.regular_pauses | (s.pauses_rule & s.watched))
+         (s.regular_pauses | (s.long_pauses & s.watched))
          & ~(s.workers_full | s.blocked | s.reads),
          "GPU {gpu.label} {paused}",
          ("shorter-pauses",)),
@@ -109,7 +109,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}: the command used up the {cores} cores that it may use", ("more-cores",)),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
-         "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
+         "{worked} while the process waited{for_loaders}", ("more-workers",)),
     VerdictCase("input-starved", "storage",
          waits & (s.blocked | s.reads),
          "{worked} while {blocked} processes waited for a disk or a network file system, and "
@@ -135,12 +135,12 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("launch-bound", "core",
          s.core_full & partly,
          "{worked} while one process used {work.busiest_cpu} % of a core and no loader was behind",
-         small),
+         for_small_kernels),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | (s.watched & ~s.core_full))),
          "{kernels_ran} but drew only {work.power_share} % of the power limit: they are too small, "
          "or one of them only waits",
-         small),
+         for_small_kernels),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",
          partly & (s.gaps | s.watched | s.no_training),
@@ -150,9 +150,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): the host "
          "does not keep up, with data or with launching kernels", ("help-the-host",)),
     # The GPU is busy, but its memory is at a limit.
-    VerdictCase("memory-tight", "margin",
-         s.memory_full & ~s.server,
-         MEMORY_IN_USE, margin),
+    MARGIN,
     VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
@@ -165,7 +163,7 @@ CASES: tuple[VerdictCase, ...] = (
          Sign(lambda subject: True), WELL),
 )  # fmt: skip
 
-held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
+held = Sign(lambda subject: any(gpu.was_occupied for gpu in subject.run.gpus))
 IDLE = "{each_gpu}utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 ONE_IDLE = "{each_gpu}utilisation {highest_use} %{held_memory}: nothing ran at that moment"
 IDLE_CASES: tuple[VerdictCase, ...] = (

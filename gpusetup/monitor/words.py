@@ -43,8 +43,8 @@ def filled(template: str, subject: Subject) -> str:
 
 def filled_command(template: str, subject: Subject) -> str | None:
     """A command with this subject's figures; None if the run lacks one of them."""
-    told = {name: figure(name, subject) for name in NAMES.findall(template)}
-    return None if None in told.values() else filled(template, subject)
+    figures = [figure(name, subject) for name in NAMES.findall(template)]
+    return None if None in figures else filled(template, subject)
 
 
 def whole(value: float | None) -> str:
@@ -81,7 +81,8 @@ def worked(subject: Subject) -> str:
         of = f" of {subject.run.usable_cores:g} cores" if subject.run.usable_cores else ""
         return f"the command used {whole(work.cpu)} % CPU{of}"
     sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
-    # The table of figures includes the pauses. If this figure leaves them out, it has to say so.
+    # The table of figures includes the pauses. If this figure leaves out at least 1 %, it has to
+    # say so.
     leaves_pauses_out = work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
@@ -101,10 +102,13 @@ def paused(subject: Subject) -> str:
 def rates(subject: Subject) -> str:
     """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
-    links = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
-    # Metrics and logs need less than 50 MB/s, so this says nothing about the exchange.
-    used = {link: rate for link, rate in links.items() if or_zero(rate) >= 5e7}
-    return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
+    rates = (
+        (or_zero(work.link_rate), "NVLink"),
+        (or_zero(work.pcie_rate), "PCIe"),
+        (or_zero(work.network_rate), "the network"),
+    )
+    # A rate below 50 MB/s may belong to metrics and logs, so it says nothing about the exchange.
+    return "".join(f", {rate / 1e9:.1f} GB/s over {link}" for rate, link in rates if rate >= 5e7)
 
 
 def well_used(subject: Subject) -> str:
@@ -131,31 +135,33 @@ def nothing_slows_it_down(subject: Subject) -> str:
 def reasons_that_cost_little(run: WatchedRun) -> str:
     """The throttle reasons of a run that is good nevertheless. The figures on the screen show every
     GPU, so a reason of any of them counts."""
-    told = [pair for one in run.subjects for pair in one.work.reasons.items()]
-    reasons = [
-        f"{reason} in {share:.0f} % of the work"
-        for reason, share in dict(sorted(told, key=lambda pair: pair[1])).items()
-        # An idle GPU always lowers its clocks, so this reason means nothing.
-        if reason != "gpu_idle" and share
-    ]
-    words = f"; {' and '.join(reasons)} costs little: a busy card reaches its limits"
-    return words if reasons else ""
+    highest_shares: dict[str, float] = {}
+    for subject in run.subjects:
+        for reason, share in subject.work.reasons.items():
+            highest_shares[reason] = max(share, highest_shares.get(reason, 0.0))
+    # An idle GPU always lowers its clocks, so this reason means nothing.
+    highest_shares.pop("gpu_idle", None)
+    reasons = [f"{reason} in {share:.0f} % of the work" for reason, share in highest_shares.items()]
+    if not reasons:
+        return ""
+    return f"; {' and '.join(reasons)} costs little: a busy card reaches its limits"
 
 
 def sm_clock(subject: Subject) -> str:
     if subject.work.clock_share is None:
         return "the SM clock is not in this recording"
-    of = "its maximum" if subject.work.clock_most else "the highest in this run"
-    words = f"SM clock at {whole(subject.work.clock_share)} % of {of}"
-    clock, most = subject.work.clock_mhz, subject.work.clock_most
-    return f"{words} ({whole(clock)} of {whole(most)} MHz)" if clock and most else words
+    maximum = "its maximum" if subject.work.clock_most else "the highest in this run"
+    return f"SM clock at {whole(subject.work.clock_share)} % of {maximum}"
 
 
 def slowed(subject: Subject) -> str:
-    """What slows the clocks down, and how often."""
+    """What slows the clocks down, and how often; 100 % if the source reports no reason."""
     throttle = subject.throttle
-    reason = f"{throttle.words} ({throttle.reason})" if throttle else "something"
-    return f"{reason} slowed the clocks down in {subject.throttle_share:.0f} % of the work"
+    if throttle is None:
+        return ""
+    share = subject.work.reasons.get(throttle.reason, 100.0)
+    reason = f"{throttle.words} ({throttle.reason})"
+    return f"{reason} slowed the clocks down in {share:.0f} % of the work"
 
 
 def watts_and_limit(subject: Subject) -> str:
@@ -175,10 +181,11 @@ def memory_growth(subject: Subject) -> str:
     """How much the GPU's memory grew and, if the run did not fail, when it will be full."""
     memory = subject.gpu.memory
     words = f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
-    # A run that failed does not go on, and memory that is full is only said to be so.
+    # A run that failed does not go on, and memory that is full cannot grow.
     if subject.run.exit or memory.peak > 99:
         return words
     seconds = (100 - memory.peak) / (memory.peak - memory.first) * subject.run.seconds
+    # From two minutes on, minutes are exact enough.
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     return f"{words}: at this rate it is full in {length}"
 
@@ -196,9 +203,8 @@ def holders(subject: Subject) -> str:
 def held_memory(subject: Subject) -> str:
     """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in
     use`."""
-    run = subject.run
-    held = [gpu.latest for gpu in run.gpus if run.held(gpu)]
-    held_bytes = sum(or_zero(gpu.memory_used_bytes) for gpu in held)
+    occupied = [gpu.latest for gpu in subject.run.gpus if gpu.was_occupied]
+    held_bytes = sum(or_zero(sample.memory_used_bytes) for sample in occupied)
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
 
@@ -212,10 +218,8 @@ def idle_cpu(subject: Subject) -> str:
 def others(subject: Subject) -> str:
     """The processes to end on the GPU, as far as they are known: those that are not part of the
     job or, if no command shows what is, all that hold much of its memory."""
-    # A single reading is judged as a whole; use the first shared GPU then.
-    shared = [gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1]
-    holders = next(iter(shared), subject.gpu).big_holders
-    return named(subject.foreign_holders or holders, " and ") or "what is not part of the job"
+    processes = subject.foreign_holders or subject.gpu.big_holders
+    return named(processes, " and ") or "what is not part of the job"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -236,9 +240,10 @@ def config(subject: Subject) -> str | None:
     none."""
     words = subject.run.command or ()
     for previous, word in zip(("", *words), words, strict=False):
-        # DeepSpeed's settings are not a training config.
-        is_for_deepspeed = "deepspeed" in f"{previous} {word}".partition(".")[0]
+        # DeepSpeed's settings are not a training config: `--deepspeed ds.json`, `deepspeed.json`.
+        is_for_deepspeed = "deepspeed" in previous or "deepspeed" in word
         if word.endswith((".yaml", ".yml", ".json")) and not is_for_deepspeed:
+            # In `--config=train.yaml`, the file follows the option.
             return own_word(word.rpartition("=")[2])
     return None
 
@@ -255,8 +260,8 @@ def pid(subject: Subject) -> str | None:
         return None
     gpus = (subject.gpu, *subject.run.gpus)
     # 0 stands for a pid that the list of processes does not tell.
-    known = [number for gpu in gpus for number in sorted(gpu.holders) if number != 0]
-    return str(known[0]) if known else None
+    pids = [number for gpu in gpus for number in sorted(gpu.holders) if number != 0]
+    return str(pids[0]) if pids else None
 
 
 def where_it_waits(subject: Subject) -> str:
@@ -286,7 +291,7 @@ PHRASES: dict[str, Phrase] = {
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
-    "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
+    "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if not gpu.lost])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",
     "unused": lambda s: labels(s.run.unused_gpus),

@@ -9,12 +9,12 @@ from functools import cached_property
 from statistics import fmean
 from typing import NamedTuple, TypeVar
 
-from gpusetup.monitor.documents import GpuSample, HostSample, Sample, TreeSample
+from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.monitor.marks import IDLE_POWER, QUIET
 
 
 class Moment(NamedTuple):
-    """One sample of a GPU, with what the command's processes and the machine did at that time."""
+    """One GPU in a sample, and the whole sample, which also has the command and the machine."""
 
     gpu: GpuSample
     sample: Sample
@@ -22,14 +22,6 @@ class Moment(NamedTuple):
     @property
     def seconds(self) -> float:
         return self.sample.seconds
-
-    @property
-    def tree(self) -> TreeSample | None:
-        return self.sample.tree
-
-    @property
-    def host(self) -> HostSample | None:
-        return self.sample.host
 
 
 MEANS: dict[str, tuple[str, str]] = {
@@ -40,7 +32,6 @@ MEANS: dict[str, tuple[str, str]] = {
     "clock_most": ("gpu", "clock_sm_max_mhz"),
     "pcie_in": ("gpu", "pcie_rx_bytes_per_second"),
     "pcie_out": ("gpu", "pcie_tx_bytes_per_second"),
-    "pcie_limit": ("gpu", "pcie_limit_bytes_per_second"),
     "nvlink_in": ("gpu", "nvlink_rx_bytes_per_second"),
     "nvlink_out": ("gpu", "nvlink_tx_bytes_per_second"),
     "busiest_cpu": ("tree", "busiest_cpu_percent"),
@@ -67,9 +58,9 @@ class Work:
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows = rows
-        self.samples = len(rows)
         self.running = [row for row in rows if not is_quiet(row.gpu)]
-        # A source without the utilisation counts as 0.
+        # Only the samples of a machine without a GPU have no utilisation, because `GpuRun` leaves
+        # out those in which a GPU does not report it.
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
@@ -82,7 +73,8 @@ class Work:
             raise AttributeError(name)
         whose, field = MEANS[name]
         rows = self.running if name in OF_A_WORKING_GPU else self.rows
-        parts = (getattr(row, whose) for row in rows)
+        parts = (row.gpu if whose == "gpu" else getattr(row.sample, whose) for row in rows)
+        # A sample may lack the command or the machine.
         value = mean(getattr(part, field) for part in parts if part is not None)
         # The next access finds the value in the instance and does not call this method again.
         self.__dict__[name] = value

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import key_of, meaning, trainer_of
+from gpusetup.configs.keys import meaning, trainer_of
 from gpusetup.configs.settings import TRUE, Setting, dotted, name_of, words_of
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -152,7 +152,7 @@ FULL = ("full", "none", "false", "no")
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
     """The adapters that the config trains: LoRA with its rank."""
-    # Other kinds of adapters are not counted, so that the answer names them.
+    # Other kinds of adapters are left unread, so that the answer names their key as not understood.
     known = (*FULL, "lora", "qlora", "true", "yes")
     method = reader.word("adapter", lambda _, text: text.lower() if text.lower() in known else None)
     is_lora = method not in (None, *FULL)
@@ -161,6 +161,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
     if is_lora and rank is None:
+        # The defaults of TRL (ModelConfig) and of PEFT (LoraConfig), which other trainers keep.
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
@@ -187,6 +188,7 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
         storage = "int8"
     storage = reader.word("quantize", by_words("quantize")) or storage
     quantises_scales = reader.switch("double-quantize")
+    # These two trainers quantise the scales by default.
     if quantises_scales is None:
         quantises_scales = fields["trainer"] in ("axolotl", "llama-factory")
     if storage == "nf4" and quantises_scales:
@@ -204,28 +206,26 @@ PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 
 
 def length(reader: Reader, fields: Fields) -> Fields:
-    """The sequence length in tokens; RL trainers may give it as a prompt length and a response
-    length."""
+    """The tokens of the longest sequence; None if the config does not show it and plan knows no
+    default of its trainer."""
     trainer, most = fields["trainer"], LARGEST["context"]
     roles = ("length", "total-length", "prompt", "response")
     sequence, total, prompt, response = (reader.number(role, most) for role in roles)
-    # Trinity-RFT and verl, whose configs count as Trinity-RFT's, name the length of prompt and
-    # response together. In other trainers it may be that of the sequence.
-    tokens = total if trainer == "trinity" else sequence or total
-    names_total = trainer == "trinity" and total is not None
-    is_verl = reader.has_map("actor_rollout_ref")
-    if trainer == "trinity" and not is_verl:
-        if not total and prompt and response:
-            # Prompt and response each have a limit, so a sequence may be as long as their sum.
-            tokens = prompt + response
-            reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
-    elif not names_total and method_of(reader) in GENERATING:
-        # A trainer that generates answers uses its sequence length as a limit for prompts.
-        prompt, response = sequence or prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
-        tokens = prompt + response
+    # Trinity-RFT and verl set one length for prompt and answer together, or one for each of them.
+    if trainer == "trinity" or reader.has_map("actor_rollout_ref"):
+        tokens = total or sequence
+        has_answers = not total and bool(prompt or response)
+    else:
+        tokens = sequence or total
+        # Trainers such as TRL that generate answers apply their sequence length to the prompt.
+        prompt = sequence or prompt
+        has_answers = method_of(reader) in GENERATING
+    if has_answers:
+        prompt, response = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
         reader.assumed.append(
             f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
         )
+        return {"context": prompt + response}
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
         reader.assumed.append(f"the config has no length: {trainer}'s own {default:,} tokens")
@@ -266,7 +266,7 @@ def log_prob_tokens(reader: Reader) -> int | None:
     """
     numbers = []
     for setting, text in reader.named("log_prob_max_token_len_per_gpu"):
-        if number := number_in(reader, setting):
+        if number := reader.number_in(setting, text, LARGEST["tokens"]):
             numbers.append(number)
             reader.note(setting, f"tokens: {text}")
     return min(numbers, default=None)
@@ -277,14 +277,13 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     they are moved to the host."""
     text = (reader.word("checkpoints") or "").lower()
     is_off = reader.switch("no-checkpoints")
+    # `use_gradient_checkpointing: unsloth` moves the checkpoints to the host.
     offloads = reader.switch("checkpoint-offload") or text == "unsloth"
     checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
-    if is_off is not None:
-        return {**checkpoints, "checkpointing": not is_off}
-    if text == "selective":
-        return {**checkpoints, "selective": True}
-    is_on = text not in ("none", "no", "false", "off", "n")
-    return {**checkpoints, "checkpointing": is_on} if text else checkpoints
+    if is_off is None and not text:
+        return checkpoints
+    is_on = text not in ("none", "no", "false", "off", "n") if is_off is None else not is_off
+    return {**checkpoints, "checkpointing": is_on, "selective": is_on and text == "selective"}
 
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:
@@ -355,7 +354,8 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     if loss is None and (has_liger or "cut_cross_entropy" in plugins):
         loss = "fused"
     elif loss is None and fields["trainer"] == "axolotl":
-        loss = "eager"
+        # plan's default for axolotl is cut cross entropy, which this config does not switch on.
+        loss = "hf"
     return {
         "fused_kernels": True if has_liger or "liger" in plugins else None,
         "loss": loss,
@@ -416,8 +416,8 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
     factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
     original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind") or ""
     # With another kind, the factor need not be the longest length divided by the original one.
-    kind = reader.word("rope-kind") or "yarn"
     if factor is None or kind.lower() != "yarn":
         return None
     setting, _ = next(reader.all("rope-factor"))
@@ -467,40 +467,31 @@ def frozen_in(reader: Reader, model: str) -> str | None:
     return frozen
 
 
-MOST_DIGITS = 12
-"""A number of rows, a width or a budget of tokens with more digits is a typo."""
-WIDTH_NAMES = (
-    "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
-)  # fmt: skip
-"""Keys that give the width of a row in the configs of recommenders."""
+LARGEST_TABLE = 10**9
+"""More rows, or a wider row, than any embedding table has."""
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     """The embedding tables of users and of items that a config describes, all of one width. Their
     settings are recorded as read."""
-    width_setting = next((one for name in WIDTH_NAMES for one, _ in reader.named(name)), None)
-    width = number_in(reader, width_setting) if width_setting else 0
-    if width_setting is None or not width:
+    counts = [
+        (setting, rows)
+        for role in ("users", "items")
+        for setting, text in reader.all(role)
+        if (rows := reader.number_in(setting, text, LARGEST_TABLE))
+    ]
+    # Without tables, a width belongs to something else, which plan does not understand.
+    width = reader.number("embedding-dim", LARGEST_TABLE) if counts else None
+    if width is None:
         return ()
     tables: list[EmbeddingTable] = []
-    for setting in reader.config.settings:
-        key, rows = key_of(setting.path), number_in(reader, setting)
-        if key is None or key.role not in ("users", "items") or not rows:
-            continue
+    for setting, rows in counts:
         # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
         noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name_of(setting.path))
         table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
         tables.append(table)
         reader.note(setting, f"embedding table: {table.label}")
-    if tables:
-        reader.note(width_setting, "width of the embedding tables")
     return tuple(tables)
-
-
-def number_in(reader: Reader, setting: Setting) -> int:
-    """The whole number in a setting; 0 if the setting is anything else."""
-    digits = (reader.text(setting) or "").replace("_", "")
-    return int(digits) if re.fullmatch(rf"\d{{1,{MOST_DIGITS}}}", digits) else 0
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (

@@ -79,9 +79,6 @@ LARGEST_SIZE = 10**9
 """A number from this size on is a mistake, or an attack by the config's author."""
 MOST_LAYERS = 10_000
 """More layers than any model has. Without this limit, a malicious config could fill the memory."""
-LARGEST_RATIO = 1000
-"""A larger ratio must be a mistake, because an MLP is only a few times as wide as its model."""
-USUAL_PATCH = 16
 USUAL_CLASSES = 1000
 """The number of classes of an image encoder if the config names none: that of ImageNet."""
 
@@ -135,11 +132,7 @@ class ModelConfig:
 
     @property
     def mlp_width(self) -> int:
-        """The width of a dense MLP: given, or by the config's ratio, or four times the model's."""
-        for key in ("expansion_ratio", "mlp_ratio"):
-            ratio = self.values.get(key)
-            if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
-                return self.get("intermediate_size", default=round(ratio * self.hidden))
+        """The width of a dense MLP; four times the model's if the config names none."""
         return self.get("intermediate_size", default=4 * self.hidden)
 
     def uncounted(self, kind: str) -> UsageError:
@@ -421,9 +414,6 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
         return Mlp(layers, unit * width, width)
     # Some models have dense layers first or in between.
     dense_layers = config.get("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
-    only_dense = config.values.get("mlp_only_layers")
-    if dense_layers == 0 and isinstance(only_dense, list):
-        dense_layers = len(only_dense)
     expert_layers = max(layers - dense_layers, 0) // config.get(*PERIODS, default=1)
     expert = config.get("moe_intermediate_size", default=width)
     # Qwen configs give the width of the shared expert, others the number of shared experts.
@@ -460,7 +450,7 @@ def encoder(config: ModelConfig) -> Shape:
         # The dense layer before the two classes, whose own few weights do not matter.
         outside = rows * hidden + hidden * (hidden + 1)
     else:
-        patch = config.get("patch_size", default=USUAL_PATCH)
+        patch = config.need("patch_size")
         patches = (config.need("image_size") // patch) ** 2
         labels = config.values.get("id2label")
         classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES

@@ -88,19 +88,21 @@ class Reader:
         return None
 
     def number(self, role: str, most: int) -> Any:
-        """The first whole number set for this role; BadInput with the line number if it is out of
-        range. 0 and -1 mean "no limit" in many trainers, so they count as not set."""
+        """The first whole number set for this role; None if there is none."""
+        return self.word(role, lambda setting, text: self.number_in(setting, text, most))
 
-        def value_of(setting: Setting, text: str) -> int | None:
-            digits = text.replace("_", "")
-            if not re.fullmatch(r"[+-]?\d+", digits) or digits in ("0", "-1"):
-                return None
-            value = int(digits) if len(digits) <= MOST_DIGITS else most + 1
-            if not 1 <= value <= most:
-                raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
-            return value
-
-        return self.word(role, value_of)
+    def number_in(self, setting: Setting, text: str, most: int) -> int | None:
+        """The whole number in a setting's text; None if it holds anything else. 0 and -1 mean "no
+        limit" in many trainers, so they count as not set. BadInput with the line number for any
+        other number that is not from 1 to `most`."""
+        digits = text.replace("_", "")
+        if not re.fullmatch(r"[+-]?\d+", digits) or digits in ("0", "-1"):
+            return None
+        value = int(digits) if len(digits) <= MOST_DIGITS else most + 1
+        if not 1 <= value <= most:
+            problem = f"{digits[:LONGEST_VALUE]}: out of range"
+            raise self.refused(setting, problem, f"1 to {most:,}")
+        return value
 
     def switch(self, role: str) -> Any:
         """Whether the first switch with this role is on; None if there is none."""
@@ -136,8 +138,8 @@ class Reader:
         """
         if setting.is_collection:
             return None
-        text = bare_text(setting)
-        if text in EMPTY or text in LEFT_OPEN:
+        text = bare(setting.text)
+        if text is None or text in LEFT_OPEN:
             return None
         for _ in range(MOST_PARTS):
             expression = INNERMOST.search(text)
@@ -157,19 +159,20 @@ class Reader:
         resolvers may be code of the user's project, which we never run.
         """
         if hit := VARIABLE.fullmatch(expression):
-            is_set = bool(self.variables.get(hit[1]))
-            value = self.variables[hit[1]] if is_set else bare(hit[2])
-            nothing = "nothing was read, and OmegaConf stops there: export the variable"
-            self.assumed.append(
-                f"{dotted(setting.path)} takes the variable {hit[1]}, which is "
-                f"{'' if is_set else 'not '}set: {f'{value} was read' if value else nothing}"
-            )
+            variable, default = hit[1], bare(hit[2])
+            value = self.variables.get(variable) or default
+            is_set = "is set" if self.variables.get(variable) else "is not set"
+            found = "nothing was read, and OmegaConf stops there: export the variable"
+            if value:
+                found = f"{value} was read"
+            key = dotted(setting.path)
+            self.assumed.append(f"{key} takes the variable {variable}, which {is_set}: {found}")
             return value
         resolver, colon, argument = expression.partition(":")
         if colon:
             return bare(argument) if resolver == "oc.decode" else None
-        found = self.by_path.get(tuple(expression.split(".")))
-        return None if found is None or found.is_collection else bare(bare_text(found))
+        other = self.by_path.get(tuple(expression.split(".")))
+        return None if other is None or other.is_collection else bare(other.text)
 
     def note(self, setting: Setting, meaning: str) -> None:
         """Record that a setting was read, and what it means. The first meaning stays, because later
@@ -196,11 +199,6 @@ class Reader:
                 yield key_read(setting, "")
 
 
-def bare_text(setting: Setting) -> str:
-    """The text of a scalar without its YAML anchor and quotes."""
-    return ANCHOR.sub("", setting.text, count=1).strip().strip("'\"")
-
-
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
     """A setting as an entry of the answer, with its meaning, or with "" if plan did not understand
     it."""
@@ -220,6 +218,6 @@ VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?", re.DOTALL)
 
 
 def bare(text: str | None) -> str | None:
-    """A scalar without its quotes; None if it is empty or null (`null`, `~`)."""
-    value = (text or "").strip().strip("'\"")
+    """A scalar without its YAML anchor and quotes; None if it is empty or null (`null`, `~`)."""
+    value = ANCHOR.sub("", text or "", count=1).strip().strip("'\"")
     return None if value in EMPTY else value

@@ -213,24 +213,25 @@ def host_holds(job: TrainingJob, recipe: Recipe, place: Place) -> bool:
 
 
 def candidates(job: TrainingJob, place: Place) -> tuple[Recipe, ...]:
-    """The recipes that the job can use on this machine, fastest first.
-
-    Offload is the last resort, so it is always combined with Env if Env works, which costs no
-    speed. With a token budget, only degrees of sequence
-    parallelism with which the longest sequence fits into the budget are used, if there are any.
-    """
-    possible = sequence_degrees(job) if place.linux else (1,)
-    if place.sp is not None:
-        possible = (place.sp,)
+    """The recipes that the job can use on this machine, fastest first: each degree of sequence
+    parallelism without and with expandable segments (Env), then each degree with offload."""
+    possible = (place.sp,) if place.sp is not None else sequence_degrees(job)
+    # Sequence parallelism needs Linux.
+    if place.sp is None and not place.linux:
+        possible = (1,)
+    # Trainers refuse a token budget that is too small for the longest sequence. If it is too small
+    # with every degree, keep all of them, because an answer needs a recipe even if none fits.
     degrees = [sp for sp in possible if longest_sequence_fits_budget(job, sp)] or possible
     recipes: list[Recipe] = []
     for sp in degrees:
-        recipes += [Recipe(sp=sp), Recipe(sp=sp, env=place.env)]
-    # FSDP2's CPU offload needs a sharded model.
+        recipes.append(Recipe(sp=sp))
+        if place.env:
+            recipes.append(Recipe(sp=sp, env=True))
+    # FSDP2's CPU offload needs a sharded model. Offload is by far the slowest recipe, so it is only
+    # tried with Env, which saves memory and costs hardly any speed.
     if place.can_offload and job.shards_parameters:
         recipes += [Recipe(offload=True, sp=sp, env=place.env) for sp in degrees]
-    # Remove duplicates: without expandable segments the recipes with and without Env are equal.
-    return tuple(dict.fromkeys(recipes))
+    return tuple(recipes)
 
 
 def sequence_degrees(job: TrainingJob) -> tuple[int, ...]:
@@ -287,7 +288,7 @@ def gpus_needed(job: TrainingJob, place: Place) -> Decision:
     """
     with_offload: Decision | None = None
     # If every GPU has a whole copy of the model, more GPUs than samples do not help.
-    most_gpus = min(max(job.sequences, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
+    most_gpus = min(max(job.sequences, 1), MOST_GPUS) if job.copies_model else MOST_GPUS
     for gpus in (*range(1, min(most_gpus + 1, 8)), *range(8, most_gpus + 1, 8)):
         # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
         becomes_ddp = job.strategy == "single" and gpus > 1
@@ -307,7 +308,7 @@ SOLVERS: dict[str, Callable[[TrainingJob, Place], Decision]] = {
 }  # fmt: skip
 
 
-def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
+def largest(fits: Callable[[int], bool]) -> int:
     """The largest number for which `fits` is true, by bisection; 0 if there is none. `fits` must
     change from true to false only once.
 
@@ -316,7 +317,7 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     """
     low, high = 0, 1
     # Double the number until `fits` is false, then search by bisection.
-    while high < limit and fits(high):
+    while high < LARGEST_SOLUTION and fits(high):
         low = high
         high *= 2
     while high - low > 1:
@@ -402,49 +403,69 @@ def adapters(job: TrainingJob) -> Changes:
 
 
 def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> tuple[Help, ...]:
-    """All changes that reduce memory, each with the GiB that it saves on a GPU.
-
-    If the job fits, these are the steps to take if memory runs out anyway: first recipes, from the
-    fastest to the slowest (Env, then SP, then Offload), then settings sorted by savings. If the job
-    does not fit, changes that are enough on their own come first, then the others, both with
-    adapters last and sorted by savings. `confidence` tells how sure it is that a changed job fits.
-    """
-    job, place, recipe = decision.job, decision.place, decision.recipe
-
-    def entry(step: str, kind: Literal["setting", "job"], changed: Decision, saved: float) -> Help:
-        found, sure = (str(changed.recipe), confidence(changed)) if changed.fits else (None, None)
-        return Help(step=step, kind=kind, saves_gib=saved, recipe=found, confidence=sure)
-
-    settings = fewer_tokens(job, recipe) | same_training(job)
-    # If the job fits, adapters instead of the model would be another training; adapters that are
-    # trained already stay with a smaller base.
-    if not decision.fits or job.lora is not None:
-        settings |= adapters(job)
-    jobs: dict[str, TrainingJob] = {} if decision.fits else dict(larger_or_shorter(job, place))
-    jobs |= {change: replace(job, **fields) for change, fields in settings.items()}
-    steps: list[Help] = []
-    for change, changed_job in jobs.items():
-        saved = saved_gib(decision, changed_job, recipe)
-        if saved > LEAST_GIB:
-            # If the job fits, it also fits with less memory.
-            changed = decision if decision.fits else decide(changed_job, place)
-            step = with_option(change, settings.get(change, {}))
-            steps.append(entry(step, "setting" if change in settings else "job", changed, saved))
+    """The changes that reduce memory, each with the GiB that it saves on a GPU. `confidence` tells
+    how sure it is that a changed job fits."""
     if decision.fits:
-        return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
-    # A change that trains the same comes before adapters, which train less.
-    train_less = {with_option(name, fields) for name, fields in adapters(job).items()}
+        settings = settings_that_save(decision, confidence(decision))
+        return (*next_recipes(decision), *settings)
+    return changes_to_fit(decision, confidence)
+
+
+def settings_that_save(decision: Decision, confidence: Confidence) -> list[Help]:
+    """For a job that fits: the settings to change if memory runs out anyway, sorted by savings."""
+    job, recipe = decision.job, decision.recipe
+    changes = fewer_tokens(job, recipe) | same_training(job)
+    # To train adapters instead of the model would be another experiment, but a job that trains
+    # adapters already may have a smaller base.
+    if job.lora is not None:
+        changes |= adapters(job)
+    steps: list[Help] = []
+    for name, fields in changes.items():
+        step, saved = with_option(name, fields), saved_gib(decision, replace(job, **fields), recipe)
+        # A job that fits also fits with less memory, as surely as before.
+        if saved > LEAST_GIB:
+            fitting = Help(step=step, saves_gib=saved, recipe=str(recipe), confidence=confidence)
+            steps.append(fitting)
+    return sorted(steps, key=lambda step: -step.saves_gib)
+
+
+def changes_to_fit(
+    decision: Decision, confidence: Callable[[Decision], Confidence]
+) -> tuple[Help, ...]:
+    """For a job that does not fit: the changes that need less memory. Those that are enough on
+    their own come first; both groups are sorted by savings, with those that train adapters last."""
+    job, place = decision.job, decision.place
+    larger_jobs = dict(larger_or_shorter(job, place))
+    milder = fewer_tokens(job, decision.recipe) | same_training(job)
+    train_less = adapters(job)
+    settings: dict[str, Decision] = {}
+    steps_with_adapters: set[str] = set()
+    for name, fields in (milder | train_less).items():
+        step = with_option(name, fields)
+        settings[step] = decide(replace(job, **fields), place)
+        if name in train_less:
+            steps_with_adapters.add(step)
     # If no setting is enough on its own, several together may be.
-    is_enough = any(step.recipe and step.kind == "setting" for step in steps)
+    is_enough = any(changed.fits for changed in settings.values())
     sets = [] if is_enough else smallest_sets(job, place)
     if sets:
-        changes, changed = sets[0]
-        saved = saved_gib(decision, changed.job, changed.recipe)
-        step = " and ".join(with_option(change, fields) for change, fields in changes.items())
-        steps.append(entry(step, "setting", changed, saved))
-        if changed.job.lora != job.lora:
-            train_less.add(step)
-    steps.sort(key=lambda one: (one.recipe is None, one.step in train_less, -one.saves_gib))
+        together, changed = sets[0]
+        step = " and ".join(with_option(name, fields) for name, fields in together.items())
+        settings[step] = changed
+        if not together.keys().isdisjoint(train_less):
+            steps_with_adapters.add(step)
+    steps: list[Help] = []
+    for step, changed in (larger_jobs | settings).items():
+        saved = saved_gib(decision, changed.job, decision.recipe)
+        if saved > LEAST_GIB:
+            kind: Literal["setting", "job"] = "setting" if step in settings else "job"
+            recipe = str(changed.recipe) if changed.fits else None
+            sure = confidence(changed) if changed.fits else None
+            help = Help(step=step, kind=kind, saves_gib=saved, recipe=recipe, confidence=sure)
+            steps.append(help)
+    steps.sort(
+        key=lambda one: (one.recipe is None, one.step in steps_with_adapters, -one.saves_gib)
+    )
     return tuple(steps)
 
 
@@ -453,24 +474,22 @@ def smallest_sets(job: TrainingJob, place: Place) -> list[tuple[Changes, Decisio
     job; those of the mildest changes first."""
     milder = same_training(job)
     # Checkpointing trains the same and only costs time, so every set has it.
-    checkpointing = {name: milder.pop(name) for name in ("checkpointing",) if name in milder}
+    in_every_set = {"checkpointing": milder["checkpointing"]} if not job.checkpointing else {}
+    others = {name: fields for name, fields in milder.items() if name not in in_every_set}
     # Adapters train less than the job does, so they are only tried if nothing else is enough.
-    for changes in (milder, milder | adapters(job)):
+    for changes in (others, others | adapters(job)):
         for count in range(len(changes) + 1):
-            chosen = itertools.combinations(changes.items(), count)
-            sets = [checkpointing | dict(items) for items in chosen]
-            tried = [(one, decide(with_changes(job, one), place)) for one in sets]
-            found = [(one, decision) for one, decision in tried if decision.fits]
+            found: list[tuple[Changes, Decision]] = []
+            for chosen in itertools.combinations(changes.items(), count):
+                together = in_every_set | dict(chosen)
+                # Of two changes that set the same field, the later one counts.
+                merged = {field: one[field] for one in together.values() for field in one}
+                decision = decide(replace(job, **merged), place)
+                if decision.fits:
+                    found.append((together, decision))
             if found:
                 return found
     return []
-
-
-def with_changes(job: TrainingJob, changes: Changes) -> TrainingJob:
-    """The job after all changes; of two that set the same field, the later one counts."""
-    for fields in changes.values():
-        job = replace(job, **fields)
-    return job
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:
@@ -496,16 +515,16 @@ def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
     return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
 
 
-def larger_or_shorter(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
+def larger_or_shorter(job: TrainingJob, place: Place) -> Iterator[tuple[str, Decision]]:
     """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
-        yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
+        yield f"{bigger.job.gpus} GPUs of this kind", bigger
     # Only texts can be made shorter, because the tokens of an image follow from its size.
     if job.shape.tokens is None and job.context > 1:
         shorter = max_context(job, place)
         if shorter.fits:
-            yield f"{shorter.job.context:,} tokens", shorter.job
+            yield f"{shorter.job.context:,} tokens", shorter
 
 
 MOST_TRIED = 7

@@ -123,9 +123,8 @@ NF4 needs half a byte per weight and a 32-bit scale for every 64 weights; double
 each scale in one byte, with a 32-bit scale for every 256 scales (Dettmers et al., arXiv
 2305.14314). LLM.int8 needs one byte (arXiv 2208.07339). GPTQ and AWQ (`int4`) need half a byte per
 weight, plus a 16-bit scale and half a byte of zero point for every 128 weights. MXFP4 needs half a
-byte per weight, plus one byte for every 32 (OCP). `fp8` is not in this table because it is a
-storage format only for a frozen base, which needs one byte (kohya's `--fp8_base`, FP8 checkpoints);
-torchao's float8 training keeps trained weights in their own format.
+byte per weight, plus one byte for every 32 (OCP). `fp8` is not in this table, because torchao's
+float8 training computes in 8 bits and keeps the weights in their own format.
 """
 
 
@@ -238,9 +237,6 @@ class TrainingJob(Frozen):
     @property
     def stored_bytes(self) -> float | None:
         """The bytes of one quantised weight; None if the weights are not quantised."""
-        # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
-        if self.quantize == "fp8" and self.lora is not None:
-            return 1.0
         return QUANTIZED.get(self.quantize or "")
 
     @property

@@ -18,11 +18,9 @@ from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob, sa
 
 # --- weights, gradients and optimizer states ------------------------------------------------------
 
-UNSHARDED_EXTRA = 1.065
-"""Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
-(`cells.csv`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
-"""Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
+"""Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients.
+Fitted to the measured table (`cells.csv`), as is the next number."""
 OFFLOADED_UNIT = 7.998
 """Bytes per parameter of the gathered unit if the states are offloaded to the host."""
 FROZEN_UNIT = 4.0
@@ -188,15 +186,6 @@ def other_model_states(job: TrainingJob, recipe: Recipe) -> float:
         if not optimizer_on_host(job):
             total += per_gpu(job, parameters, "optimizer") * optimizer_bytes(job)
     return total
-
-
-def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """The extra bytes that Trinity-RFT, which fills a token budget, needed in measurements when a
-    sharded strategy ran on one GPU; 0 with offload, which keeps the states on the host."""
-    is_alone = job.gpus == 1 and job.shards_parameters
-    if recipe.offload or not job.fills_token_budget or not is_alone:
-        return 0.0
-    return job.trained_parameters * UNSHARDED_EXTRA
 
 
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
@@ -396,9 +385,6 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
         # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
         gradients = min(gradients, (shape.intermediate + shape.hidden) * job.compute_bytes)
     peak_of_scores = 1.5 * scores
-    if job.attention == "eager":
-        # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
-        peak_of_scores = max(peak_of_scores, 12.0 * shape.heads * job.context)
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
         return (gradients + peak_of_scores - scores) * tokens(job, recipe)
@@ -431,12 +417,6 @@ writes the gradient over the logits (flash-attn, Apex, llm-foundry). `chunked` k
 upcasts one of eight chunks at a time (torchtune); `chunked-head` keeps only one chunk of logits
 (torchtitan). `fused` never stores the logits (Liger, cut cross-entropy, Unsloth).
 """
-SAME_LOSS = {
-    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
-    "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
-    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
-}  # fmt: skip
-"""Other names for the loss kernels -> the name in `LOSSES`."""
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
@@ -448,13 +428,15 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def logit_count(job: TrainingJob, recipe: Recipe) -> float:
-    """The number of logits on one GPU: tokens times vocabulary, or samples times classes for a
-    classifier."""
-    outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
+    """The number of logits on the fullest GPU: tokens times vocabulary, or samples times classes
+    for a classifier."""
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
-    if job.strategy == "dp":
-        outputs *= job.gpus
-    return outputs
+    return outputs(job, recipe) * (job.gpus if job.strategy == "dp" else 1)
+
+
+def outputs(job: TrainingJob, recipe: Recipe) -> int:
+    """The number of a model's outputs for one GPU's share of the batch."""
+    return job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
 
 
 # --- the moments of a step, and what belongs to no tensor of the model ----------------------------
@@ -531,27 +513,21 @@ are 17 to 24 % of the allocated memory."""
 EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
 
 
-def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
+def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
     """The bytes in the allocator's gaps: those that stay, and those that it can give back.
 
-    `transient`: the bytes of the largest temporary tensors; `logits_decide`: whether memory peaks
-    while the logits exist. Fixed-size segments leave more gaps than expandable ones. The shares
-    were fitted to published pairs of allocated and reserved memory.
+    `transient`: the bytes of the largest temporary tensors. Fixed-size segments leave more gaps
+    than expandable ones. The shares were fitted to published pairs of allocated and reserved
+    memory.
     """
     if job.fills_token_budget:
         # With Trinity-RFT, they were fitted as a share of the largest temporary tensor.
         staying = 0.0 if recipe.env else transient * (LOST_LOGIT / TRAINER_LOGIT)
         return Gaps(staying=staying, given_back=0.0)
-    logit_segments = segments_of_logits(job, recipe)
-    logit_bytes = logits(job, recipe)
+    # All tensors that are allocated and freed within a step leave gaps.
     moving_bytes = activations(job, recipe) + transient
     if not gradients_stay(job):
         moving_bytes += gradients(job, recipe)
-    # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
-    # copies.
-    bytes_of_uneven_size = moving_bytes
-    if logits_decide and job.loss != "eager-old":
-        bytes_of_uneven_size -= logit_bytes
     # FSDP1 and DeepSpeed free gathered units late, because another CUDA stream must finish using
     # them first.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
@@ -559,24 +535,16 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
         shares = EXPANDABLE_SEGMENTS_FREED_LATE if frees_late else EXPANDABLE_SEGMENTS
     else:
         shares = FIXED_SEGMENTS_FREED_LATE if frees_late else FIXED_SEGMENTS
-    # With expandable segments, logits leave gaps too, because their size is rounded up.
-    bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
-    reserved = bytes_with_gaps * shares.reserved + logit_segments
+    logit_segments = segments_of_logits(job, recipe)
+    reserved = moving_bytes * shares.reserved + logit_segments
     # The allocator cannot give back about a third of the logits' own segments. This share was
     # fitted too.
-    after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
-    staying = min(reserved, after_collection)
+    staying = min(reserved, moving_bytes * shares.staying + logit_segments / 3)
     # Tensors that lie between attention scores in memory keep the segments of those scores from
     # being freed.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
-    given_back = reserved - staying
-    # If memory peaks while there are no logits, half of the logits' segments are idle at the peak.
-    # Expandable segments are unmapped when idle, and gathered units reuse idle segments.
-    reuses_segments = recipe.env or recipe.offload or job.gathers
-    if not reuses_segments and not logits_decide:
-        given_back += 0.5 * logit_bytes
-    return Gaps(staying, given_back)
+    return Gaps(staying, given_back=reserved - staying)
 
 
 def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
@@ -609,7 +577,6 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
         lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
     ),
     ("states", WHOLE_RUN, other_model_states),
-    ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),
     ("states", ("backward", "step"), gradients),
@@ -673,32 +640,23 @@ class JobMemory(Frozen):
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
     counted = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
-    # With a token budget, only the end of the forward pass is considered, because the constants
-    # were fitted under this assumption.
-    moments = FORWARD if job.fills_token_budget else IN_STEP
-    if job.engine_bytes:
-        moments = (*moments, "generation")
+    moments = WHOLE_RUN if job.engine_bytes else IN_STEP
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    # The gaps depend on whether the logits exist at the peak.
-    gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
-    gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
-    gaps_at = dict.fromkeys(moments, gaps_elsewhere) | {"logits": gaps_at_logits}
+    unused = gaps(job, recipe, transient)
 
     def needed(moment: Moment, *parts: Part) -> float:
         """The bytes of these parts at one moment."""
         return sum(size for part, there, size in counted if moment in there and part in parts)
 
-    highest = max(
-        moments, key=lambda moment: needed(moment, *get_args(Part)) + gaps_at[moment].staying
-    )
+    highest = max(moments, key=lambda moment: needed(moment, *get_args(Part)))
     return JobMemory(
         states=needed(highest, "states"),
         checkpoints=needed(highest, "checkpoints"),
         logits=needed(highest, "logits"),
-        fragmentation=gaps_at[highest].staying,
+        fragmentation=unused.staying,
         other=needed(highest, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, gaps_at[highest].given_back),
+        cached=unused.given_back,
         host=host_bytes(job, recipe),
     )
 
@@ -710,10 +668,9 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     In each step the first GPU copies the weights to the others, and the outputs and gradients go
     back to it, which alone has optimizer states (torch/nn/parallel/data_parallel.py).
     """
-    outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
+    end_of_forward = activations(job, recipe) + 2 * outputs(job, recipe) * job.compute_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
     # The backward pass frees activations while it creates gradients, so the peak is the larger of

@@ -12,14 +12,12 @@ from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
 from gpusetup.plan.job import (
     BYTES,
-    JOB_DEFAULTS,
     TOKEN_BUDGET,
     Quantization,
     Shape,
     TrainingJob,
     least_tokens,
 )
-from gpusetup.plan.memory import SAME_LOSS
 from gpusetup.plan.models import (
     format_in_name,
     model_named,
@@ -106,8 +104,9 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
                 hint="for texts, add their tokens: `--context 1024`; for rows of a table: "
                 f"`--context 1`\nfor images and all else, {MEASURE_HINT}",
             )
+        # Without a length, a sample is a row of a table and the network has no vocabulary.
         has_tokens = question.context is not None or question.solve == "context"
-        return model_of_size(parameters) if has_tokens else model_of_size(parameters, 0)
+        return model_of_size(parameters) if has_tokens else model_of_size(parameters, vocabulary=0)
     raise UsageError(
         "Say what to train: `--model`, `--from-config` or `--params`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
@@ -217,16 +216,10 @@ def job_fields(
         # Most tools that train adapters switch checkpointing on: PEFT's
         # `prepare_model_for_kbit_training`, TRL, axolotl, LLaMA-Factory, ms-swift and Unsloth.
         fields["checkpointing"] = named.get("checkpointing", True)
-    if named.get("selective"):
-        fields["checkpointing"] = True
-    elif "checkpointing" in named:
-        fields["selective"] = False
     # Autocast has no effect on memory if its type is as wide as that of the weights.
     weight_bytes = BYTES[fields.get("dtype") or "fp32"]
     if BYTES.get(fields.get("amp") or "", weight_bytes) >= weight_bytes:
         fields["amp"] = None
-    loss = fields.get("loss") or JOB_DEFAULTS["loss"]
-    fields["loss"] = SAME_LOSS.get(loss, loss)
     return fields
 
 
@@ -252,29 +245,29 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
     question, otherwise the default."""
     if question.context is not None or shape.tokens is not None:
         return max(question.context or 1, shape.tokens or 1)
+    # The search for the longest context replaces any length.
+    if question.solve == "context":
+        return 1
     # If the user gives a model's size and a number of samples, the samples are probably not texts.
-    if (question.params and question.batch) or question.solve == "context":
+    if question.params and question.batch:
         return 1
     longest = shape.native_context or USUAL_CONTEXT
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
 
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
-    """Raise UsageError for the first parts of the job that contradict each other; others may follow
-    from it."""
-    gpus = job.gpus
-    solves = question.solve and getattr(question, question.solve) is not None
-    flag = "--gpus-needed" if question.solve == "gpus" else f"--max-{question.solve}"
-    contradictions: tuple[tuple[object, str, str | None], ...] = (
-        (job.strategy == "single" and gpus > 1,
-         f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
-        (job.stored_bytes is not None and job.trains_layers,
-         f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
-        (solves, f"`{flag}` looks for what `--{question.solve}` gives: leave one out", None),
-    )  # fmt: skip
-    for is_so, message, hint in contradictions:
-        if is_so:
-            raise UsageError(message, hint=hint)
+    """Raise UsageError if settings of the job contradict each other; it names the first
+    contradiction, from which others may follow."""
+    gpus, solve = job.gpus, question.solve
+    if job.strategy == "single" and gpus > 1:
+        message = f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}"
+        raise UsageError(message, hint="name ddp or fsdp")
+    if job.stored_bytes is not None and job.trains_layers:
+        message = f"Weights in {job.quantize} are not trained themselves"
+        raise UsageError(message, hint="add `--lora 16`")
+    if solve and getattr(question, solve) is not None:
+        flag = "--gpus-needed" if solve == "gpus" else f"--max-{solve}"
+        raise UsageError(f"`{flag}` looks for what `--{solve}` gives: leave one out")
     degrees = sequence_degrees(job)
     if question.sp and question.sp not in degrees:
         raise UsageError(
@@ -283,7 +276,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
             f"suits the {job.shape.key_value_heads} heads of keys and values",
             hint=f"possible here: {' or '.join(map(str, degrees))}",
         )
-    if question.solve == "gpus":
+    # A larger number of GPUs may share a sequence, so that a smaller budget is enough.
+    if solve == "gpus":
         return
     sp = question.sp or degrees[-1]
     least = least_tokens(job, sp)

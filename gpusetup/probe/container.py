@@ -23,10 +23,8 @@ def read_container(system: System) -> Snapshot:
     lines = [f"{name}={value}" for name, value in system.environ().items()]
     lines += (read_or_none(system, "/proc/1/environ") or "").split("\0")
     lines += [path for path in MARKER_FILES if exists(system, path)]
-    # Each marker begins with a line break, so that a marker only matches at the start of a line.
-    text = "\n" + "\n".join(lines)
     cgroup = read_or_none(system, "/proc/1/cgroup") or ""
-    found = [mark for mark in MARKERS.items() if mark[0] in text]
+    found = [mark for mark in MARKERS.items() if any(line.startswith(mark[0]) for line in lines)]
     found += [mark for mark in CGROUPS.items() if mark[0] in cgroup]
     marker, kind = found[0] if found else ("no marker", "none")
     given: bool | None = None
@@ -44,25 +42,25 @@ def read_container(system: System) -> Snapshot:
     folders = (str(folder) for folder in COMPAT_FOLDER.findall("\n".join(texts)))
     compat = next((one for one in folders if exists(system, f"{one}/libcuda.so.1")), None)
     container = Container(kind=kind, nvidia_requested=given, cuda_compat_path=compat)
-    reading = Reading(subject="container", source=marker.strip(), value=kind)
+    reading = Reading(subject="container", source=marker, value=kind)
     return Snapshot(container=container, readings=(reading,))
 
 
 MARKER_FILES = ("/.singularity.d", "/run/.containerenv", "/.dockerenv", "/dev/lxd", "/dev/.lxc")
 MARKERS = {
-    "\nKUBERNETES_SERVICE_HOST=": "kubernetes",
-    "\nAPPTAINER_CONTAINER=": "singularity",
-    "\nSINGULARITY_CONTAINER=": "singularity",
-    "\n/.singularity.d": "singularity",
-    "\n/run/.containerenv": "podman",
-    "\n/.dockerenv": "docker",
-    "\ncontainer=docker": "docker",
-    "\ncontainer=oci": "docker",
-    "\ncontainer=podman": "podman",
-    "\ncontainer=lxc": "lxc",
-    "\n/dev/": "lxc",
+    "KUBERNETES_SERVICE_HOST=": "kubernetes",
+    "APPTAINER_CONTAINER=": "singularity",
+    "SINGULARITY_CONTAINER=": "singularity",
+    "/.singularity.d": "singularity",
+    "/run/.containerenv": "podman",
+    "/.dockerenv": "docker",
+    "container=docker": "docker",
+    "container=oci": "docker",
+    "container=podman": "podman",
+    "container=lxc": "lxc",
+    "/dev/": "lxc",
 }
-"""Maps the beginning of a line that marks a container to its kind. The inner kind comes first,
-because a Kubernetes pod may also be a Docker container."""
+"""Maps the beginning of a variable or path that marks a container to its kind. The inner kind comes
+first, because a Kubernetes pod may also be a Docker container."""
 CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
 """Maps a part of a cgroup's path to the kind of container that creates such a cgroup."""

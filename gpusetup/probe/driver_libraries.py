@@ -124,15 +124,15 @@ def _child_failure(source: str, answer: Answer) -> Event:
     return Event(kind="child-failed", values=values, source=source, text=text)
 
 
-def _missing_values(source: str, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
+def _missing_values(source: str, answer: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
     """Events for values of GPUs that are impossible, or missing although every GPU should have
     them, and for calls that failed although the library had started."""
 
     def event(kind: str, problem: Answer, where: str = "", **of_gpu: str) -> Event:
         field, code, text = problem["field"], str(problem["code"]), str(problem["text"])
-        said = {"asked": source, **of_gpu, "field": field, "code": code, "problem": text}
+        values = {"asked": source, **of_gpu, "field": field, "code": code, "problem": text}
         quote = f"{where}{field}: {text}"
-        return Event(kind=kind, values=said, source=source, text=quote)
+        return Event(kind=kind, values=values, source=source, text=quote)
 
     for device in devices:
         # A lost GPU has no values, and another finding reports it.
@@ -145,8 +145,8 @@ def _missing_values(source: str, values: Answer, devices: Sequence[Answer]) -> I
         for field, problem in problems.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
                 yield event("gpu-read-failed", problem, where, gpu=index, bus=bus)
-    if values.get("init") == 0:
-        for problem in filter(_is_fault, values.get("problems", ())):
+    if answer.get("init") == 0:
+        for problem in filter(_is_fault, answer.get("problems", ())):
             yield event("driver-does-not-answer", problem)
 
 

@@ -15,7 +15,7 @@ from gpusetup.probe.target import prefix_of, site_packages
 from gpusetup.readings.paths import join
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
-MOST = 200
+MOST_ENVIRONMENTS = 200
 """A limit on the environments that are looked at, on a machine with thousands of folders."""
 OF_HOME = (
     *(".virtualenvs", ".pyenv/versions", ".local/share/uv/tools", ".local/share/pipx/venvs"),
@@ -28,7 +28,7 @@ mamba's usual ones."""
 def environments_with_torch(system: System, examined: str | None) -> tuple[OtherEnvironment, ...]:
     """The environments with torch on this machine, without the examined one, likeliest first."""
     found: dict[str, OtherEnvironment] = {}
-    for prefix in islice(_prefixes(system), MOST):
+    for prefix in islice(_prefixes(system), MOST_ENVIRONMENTS):
         if prefix in found or prefix == examined:
             continue
         names = list_or_empty(system, site_packages(system, prefix) or "")
@@ -52,7 +52,7 @@ def _prefixes(system: System) -> Iterator[str]:
         yield join(here, name)
     # conda lists its environments in this file, wherever they are.
     listed = read_or_none(system, join(home, ".conda", "environments.txt")) or ""
-    yield from filter(None, map(str.strip, listed.splitlines()[:MOST]))
+    yield from filter(None, map(str.strip, listed.splitlines()))
     for folder in (join(home, *name.split("/")) for name in OF_HOME):
         for name in list_or_empty(system, folder):
             yield join(folder, name)

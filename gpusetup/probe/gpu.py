@@ -139,9 +139,11 @@ def _listed_gpus(
     """
     of_driver = [part.gpus for part in answers if part.gpus is not None]
     of_files = [part.gpus for part in files if part.gpus]
-    listed = next(filter(None, of_driver), None)
-    if listed or of_driver or of_files:
-        return listed or (() if of_driver else of_files[0]), ()
+    if of_driver:
+        # An empty list from a driver that works means that there is no GPU.
+        return next(filter(None, of_driver), ()), ()
+    if of_files:
+        return of_files[0], ()
     devices = judged_on(on_bus)
     may_have_gpu = on_bus is None or devices or any(part.devices for part in files)
     # Current macOS has no driver for NVIDIA GPUs, so no driver can respond there.
@@ -206,8 +208,8 @@ def missed_by_cuda(
         if gpu.nvml_index is not None and not gpu.lost and is_listed_by_cuda(gpu) is False:
             bus, index = gpu.pci_bus_id or "", str(gpu.nvml_index)
             values = {"asked": "nvml", "gpu": index, "bus": bus, "name": gpu.name}
-            said = f"not in CUDA's list: {gpu_line(gpu)}"
-            yield Event(kind="cuda-misses-gpu", values=values, source="libcuda", text=said)
+            text = f"not in CUDA's list: {gpu_line(gpu)}"
+            yield Event(kind="cuda-misses-gpu", values=values, source="libcuda", text=text)
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:

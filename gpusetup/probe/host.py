@@ -183,7 +183,8 @@ def free_memory(system: System) -> int | None:
     of_cgroups = zip(*(cgroup_values(system, file) for file in files), strict=True)
     for limit, used, statistics in of_cgroups:
         if limit.strip().isdigit() and used:
-            # Cached files count as used, but the kernel drops them when memory is needed.
+            # Cached files (`active_file` and `inactive_file`) count as used, but the kernel drops
+            # them when memory is needed.
             cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
             free_sizes.append(int(limit) - max(0, int(used) - cached))
     return min((size for size in free_sizes if size), default=None)

@@ -4,6 +4,7 @@ time."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
@@ -82,15 +83,6 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
     # The target's folder if it is a conda environment, otherwise the active conda environment.
     is_conda = target is not None and target.record.manager == "conda"
     prefix = target.prefix if target and is_conda else environ.get("CONDA_PREFIX") or None
-    # The backend that uv's own variable, or the URL of one of torch's indexes, asks for.
-    backend, wanted = environment.get("UV_TORCH_BACKEND"), Wanted()
-    if backend and backend != "auto":
-        wanted = Wanted(backend=backend, source="UV_TORCH_BACKEND")
-    else:
-        for name in INDEX_VARIABLES:
-            if index := re.search(rf"/whl/({LABEL})\b", environment.get(name, "")):
-                wanted = Wanted(backend=index[1], source=name)
-                break
     stale: tuple[Event, ...] = ()
     activated = environ.get("VIRTUAL_ENV")
     # The activated environment no longer exists, so that another one is used. With `--python`, it
@@ -105,7 +97,7 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
         memory=read_memory(system),
         disks=read_disks(system, target),
         environment=environment,
-        wanted=wanted,
+        wanted=_wanted_build(environment),
         events=(
             *stale,
             *library_events(system, target),
@@ -113,3 +105,15 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
             *unfinished_events(system, target),
         ),
     )
+
+
+def _wanted_build(environment: Mapping[str, str]) -> Wanted:
+    """The backend that uv's own variable, or the URL of one of torch's indexes, requests."""
+    backend = environment.get("UV_TORCH_BACKEND")
+    if backend and backend != "auto":
+        return Wanted(backend=backend, source="UV_TORCH_BACKEND")
+    for name in INDEX_VARIABLES:
+        # An index such as `https://download.pytorch.org/whl/cu128`.
+        if index := re.search(rf"/whl/({LABEL})\b", environment.get(name, "")):
+            return Wanted(backend=index[1], source=name)
+    return Wanted()

@@ -56,6 +56,8 @@ COMMANDS = (
 )
 """Commands that print the kernel log, each message without its time. The second one also works for
 users who may not run the first."""
+LONGEST_PROBLEM = 300
+"""The most characters that a reading quotes of a command's error message."""
 MAX_EVENTS = 50
 """The maximum number of events, because a failing GPU writes the same lines thousands of times."""
 
@@ -74,7 +76,7 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
             source, count = " ".join(command), f"{len(events)} lines about the GPU"
             readings.append(Reading(subject="events", source=source, value=count))
             break
-        problem = output.problem or output.stderr.strip()[:300] or f"exit {output.exit}"
+        problem = output.problem or output.stderr.strip()[:LONGEST_PROBLEM] or f"exit {output.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
     return Snapshot(events=events, readings=tuple(readings))
 

@@ -37,7 +37,7 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     if all_are_hidden or any(gpu.memory_total_bytes for gpu in visible):
         return machine
     query = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader")
-    output = asked(system, query, LIMIT_SECONDS)
+    output = ask_nvidia_smi(system, query, LIMIT_SECONDS)
     # Drivers before 470 do not know `compute_cap` and reject the query.
     listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
     gpus = tuple(map(identified, listed[1].gpus or ())) if listed else ()
@@ -52,7 +52,7 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     return replace(machine, gpus=gpus, readings=(*machine.readings, reading))
 
 
-def asked(system: System, options: Sequence[str], limit: float) -> Output | None:
+def ask_nvidia_smi(system: System, options: Sequence[str], limit: float) -> Output | None:
     """What nvidia-smi prints with these options within `limit` seconds; None if there is no
     nvidia-smi."""
     program = system.which(PROGRAM)
@@ -69,7 +69,7 @@ def asked(system: System, options: Sequence[str], limit: float) -> Output | None
 def read_topology(system: System, limit: float) -> Snapshot:
     """How the GPUs are connected, and to which NUMA node, from `nvidia-smi topo -m`; an empty
     snapshot without its matrix."""
-    output = asked(system, ("topo", "-m"), limit)
+    output = ask_nvidia_smi(system, ("topo", "-m"), limit)
     # nvidia-smi underlines the heading with a terminal's codes, in a pipe too.
     plain = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "")
     return parse_topology(plain.splitlines())

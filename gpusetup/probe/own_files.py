@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.shell import shell_line
@@ -33,8 +33,8 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
         if event.kind == "install-unfinished":
             prefix = event.values.get("prefix") or "the environment"
             half_made = "half_made" in event.values
-            said = interrupted(prefix, machine.os.family, half_made=half_made)
-            sentences.append(f"{'; '.join(said)}.")
+            problem, command = interrupted(prefix, machine.os.family, half_made=half_made)
+            sentences.append(f"{problem}; {command}.")
     return tuple(sentences)
 
 
@@ -43,21 +43,24 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 
     The journal is in the target, or in an unfinished environment in the working folder.
     """
-    found: dict[str, dict[str, str]] = {}
-    if target is not None and exists(system, join(target.prefix, *JOURNAL)):
-        found = {target.prefix: {}}
-    # Look for unfinished environments only if the user neither named nor activated an environment.
-    elif target is None or target.record.chosen_by not in (
+    is_named = target is not None and target.record.chosen_by in (
         "--python",
         "VIRTUAL_ENV",
         "CONDA_PREFIX",
-    ):
-        found = {prefix: {"half_made": "yes"} for prefix in _half_made(system)}
-    for prefix, more in found.items():
-        path = join(prefix, *JOURNAL)
-        if exists(system, path):
-            values = {"path": path, "prefix": prefix, **more}
-            yield Event(kind="install-unfinished", values=values, source="journal", text=path)
+    )
+    if target is not None and exists(system, join(target.prefix, *JOURNAL)):
+        yield _unfinished(target.prefix, {})
+    # Look for unfinished environments only if the user neither named nor activated an environment.
+    elif not is_named:
+        for prefix in _half_made(system):
+            if exists(system, join(prefix, *JOURNAL)):
+                yield _unfinished(prefix, {"half_made": "yes"})
+
+
+def _unfinished(prefix: str, more_values: Mapping[str, str]) -> Event:
+    path = join(prefix, *JOURNAL)
+    values = {"path": path, "prefix": prefix, **more_values}
+    return Event(kind="install-unfinished", values=values, source="journal", text=path)
 
 
 def _half_made(system: System) -> Iterator[str]:

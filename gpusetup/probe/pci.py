@@ -79,8 +79,10 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...]:
     [('nvidia', '27b8')]
     """
     return tuple(
-        PciDevice(vendor=maker_on_bus(vendor.lower()), device_id=id.lower(), name=name or None)
-        for name, vendor, id in WMI_ROW.findall(text)
+        PciDevice(
+            vendor=maker_on_bus(vendor.lower()), device_id=device_id.lower(), name=name or None
+        )
+        for name, vendor, device_id in WMI_ROW.findall(text)
     )
 
 

@@ -40,6 +40,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     `what` names the file in error messages.
     """
     text = ENDLESS_NUMBER.sub("0", named_file.text_of(raw, what))
+    # A file that is empty or begins like JSON gets the message of the JSON reader instead.
     if text.lstrip()[:1] not in ("", "{", "["):
         raise BadInput(
             f"{what} is a text file, not a snapshot",
@@ -51,14 +52,14 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     if schema.startswith("gpusetup.doctor/"):
         document = document.get("snapshot")
     else:
-        said = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
+        problem = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
         version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
         if version is None:
-            raise BadInput(f"{what} is not a snapshot: {said}", hint=_SAVE_AGAIN)
+            raise BadInput(f"{what} is not a snapshot: {problem}", hint=_SAVE_AGAIN)
         if int(version[1]) > VERSION:
-            known = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
-            problem_text = f"{what} was written by a newer gpusetup: {said}, {known}"
-            raise BadInput(problem_text, hint="update gpusetup")
+            newest = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
+            message = f"{what} was written by a newer gpusetup: {problem}, {newest}"
+            raise BadInput(message, hint="update gpusetup")
     snapshot = from_plain(document, Snapshot, what=what)
     # The snapshot has no unknown fields any more, which may be nested too deeply to be searched.
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)

@@ -93,9 +93,10 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
         raise Blocked(f"{path} cannot be reached: permission denied") from problem
     except OSError:
         mode = None
+    # An existing file counts as an interpreter; running it shows whether it is one.
     if mode and not mode.startswith("d"):
         return path
-    # A word without a path separator may be a command on PATH, such as `python3.12`.
+    # A name without a path separator may be a command on PATH, such as `python3.12`.
     command = None if re.search(r"[/\\]", named) else system.which(named)
     if command:
         return command
@@ -126,32 +127,41 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
 def _target_of_interpreter(
     system: System, python: str, chosen_by: str, chosen_path: str
 ) -> TargetPython:
-    """The target for an interpreter, from the interpreter's output or, if it cannot run, from
-    files. `chosen_path` is what the user chose: the environment's folder, or the interpreter."""
+    """The target for an interpreter. `chosen_path` is what the user chose: the environment's
+    folder, or the interpreter. Raises BadInput if the environment is broken."""
+    if _runs_gpusetup(system, python):
+        return _target_from_facts(system, python, chosen_by, system.facts())
+    facts = ask_python(system, python, timeout=ASK_SECONDS)
+    if "problem" in facts:
+        facts = {**_facts_from_files(system, python), "problem": facts["problem"]}
+    target = _target_from_facts(system, python, chosen_by, facts)
+    _refuse_broken_environment(system, target, is_folder=python != chosen_path)
+    return target
+
+
+def _runs_gpusetup(system: System, python: str) -> bool:
+    """Whether an interpreter is the one that runs gpusetup, whose facts are known already."""
     facts = system.facts()
     our_python = str(facts.get("executable") or "")
+    if python == our_python:
+        return True
     # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
     # they may differ.
     in_environment = bool(our_python) and facts.get("prefix") != facts.get("base_prefix")
-    if python == our_python or (in_environment and parent(python) == parent(our_python)):
-        # The interpreter that runs gpusetup need not be started.
-        return _target_from_facts(system, python, chosen_by, facts)
-    answer = ask_python(system, python, timeout=ASK_SECONDS)
-    if "problem" in answer:
-        # Its files show these facts without running it.
-        base = prefix_of(python)
-        settings = parse_pyvenv(read_or_none(system, join(base, "pyvenv.cfg")) or "")
-        # virtualenv and uv write `version_info` (virtualenv: `3.11.9.final.0`), venv `version`.
-        version = settings.get("version_info") or settings.get("version") or ""
-        answer = {
-            "prefix": base,
-            "python": ".".join(version.split(".")[:3]) or None,
-            "site_packages": site_packages(system, base, base_name(python)),
-            "problem": answer["problem"],
-        }
-    target = _target_from_facts(system, python, chosen_by, answer)
-    _refuse_broken_environment(system, target, is_folder=python != chosen_path)
-    return target
+    return in_environment and parent(python) == parent(our_python)
+
+
+def _facts_from_files(system: System, python: str) -> dict[str, Any]:
+    """The facts about an interpreter that cannot run: its environment's files show them."""
+    prefix = prefix_of(python)
+    settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
+    # virtualenv and uv write `version_info` (virtualenv: `3.11.9.final.0`), venv `version`.
+    version = settings.get("version_info") or settings.get("version") or ""
+    return {
+        "prefix": prefix,
+        "python": ".".join(version.split(".")[:3]) or None,
+        "site_packages": site_packages(system, prefix, base_name(python)),
+    }
 
 
 def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, Any]:
@@ -181,10 +191,15 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
     That happens if its `pyvenv.cfg` is lost: an install would then change the base Python.
     """
     folder = prefix_of(target.python)
-    site = site_packages(system, folder)
-    has_packages = bool(site and base_name(folder) and exists(system, site))
     marker_files = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
-    if target.problem or marker_files or not (is_folder or has_packages):
+    # An interpreter that does not run cannot install anything either.
+    if target.problem or marker_files:
+        return
+    site = site_packages(system, folder)
+    # `/` has no name: /bin may be a link to /usr/bin, and is no environment.
+    has_packages = bool(site and base_name(folder) and exists(system, site))
+    # The path of an interpreter without packages of its own does not mean an environment.
+    if not (is_folder or has_packages):
         return
     # On Windows, upper and lower case in a path do not matter.
     comparable = str.lower if system.family == "windows" else str
@@ -200,6 +215,7 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
 def _target_from_facts(
     system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
 ) -> TargetPython:
+    """The target with the facts that its interpreter reported, or that its files show."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
     path, site = facts.get("path"), facts.get("site_packages")
     site_status = unless_refused(system.stat, site) if site else None

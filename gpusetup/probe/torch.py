@@ -37,6 +37,7 @@ def read_torch(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] | None) -> Snapshot:
+    """torch from its own version file or, if that is missing, from the list of packages."""
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
@@ -127,7 +128,8 @@ torch's."""
 
 
 def library_events(system: System, target: TargetPython | None) -> Iterable[Event]:
-    """Events for libraries in `LD_LIBRARY_PATH` that the loader finds before torch's own."""
+    """Events for libraries in `LD_LIBRARY_PATH` that the loader finds before torch's own, and for
+    the toolkit's stub of libcuda there."""
     if system.family != "linux":
         return
     # The system's Python has the prefix /usr. The libraries of the whole system are below it too,
@@ -140,6 +142,7 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
             found["libcuda-stub"] = "libcuda.so"
         libraries = sorted({match[0] for match in map(TORCH_LIBRARY.match, names) if match})
+        # The environment's own libraries, such as conda's, fit its torch.
         if libraries and not (own and is_below(folder, own)):
             found["foreign-library"] = " ".join(libraries)
         for kind, text in found.items():

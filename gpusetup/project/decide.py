@@ -28,7 +28,7 @@ from gpusetup.choose.wish import (
     backend_label,
     label_of,
     specifier_text,
-    torch_beside,
+    torch_of_companions,
 )
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
@@ -43,6 +43,10 @@ from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
 """Extras with these names stand for the build that fits the user's GPU."""
 UNCHANGED = "nothing was changed"
+MOST_LISTED = 4
+"""How many packages or lines of a file a note lists; a file of a compiler has a hundred."""
+LAST_PATCH = 99
+"""Higher than the last patch release of any Python."""
 
 
 class Decision(Frozen):
@@ -101,9 +105,9 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if wish.backend == "auto":
         wish, reason = with_preferred(wish, preferred, host, catalog)
         notes += [reason] if reason else []
-    if place and host.facts.presence != "none":
+    if place:
         backend = pinned_backend or next((backend for backend, _ in preferred), None)
-        refuse_unfit(wish, place, backend, host, catalog)
+        refuse_bound(wish, place, backend, host, catalog)
     return Decision(wish=wish, variant=chosen, later=later, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -131,11 +135,13 @@ def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
 def notes_of(ask: Ask) -> Iterator[str]:
     """What was left out of a file or not understood, and the torch that its image brings."""
     if ask.left_out:
-        names = ", ".join(ask.left_out[:4]) + (", ..." if len(ask.left_out) > 4 else "")
+        names = ", ".join(ask.left_out[:MOST_LISTED])
+        more = ", ..." if len(ask.left_out) > MOST_LISTED else ""
         yield (
-            f"{ask.path}: left out {names}: torch's own wheel requires these, in the versions of "
-            "its CUDA"
+            f"{ask.path}: left out {names}{more}: torch's own wheel requires these, in the "
+            "versions of its CUDA"
         )
+    # The reader adds the image's own torch, at the place "the image", unless a line installs one.
     if ask.image and any("the image" in one.place for one in ask.requests):
         yield f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
     elif ask.image:
@@ -148,9 +154,9 @@ def notes_of(ask: Ask) -> Iterator[str]:
             shown = without_logins(index.url)
             yield f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it"
     if ask.unread:
-        lines = "; ".join(without_logins(line) for line in ask.unread[:5])
-        more = f"; and {len(ask.unread) - 5} more" if len(ask.unread) > 5 else ""
-        yield f"not read: {lines}{more}"
+        lines = "; ".join(without_logins(line) for line in ask.unread[:MOST_LISTED])
+        hidden = len(ask.unread) - MOST_LISTED
+        yield f"not read: {lines}{f'; and {hidden} more' if hidden > 0 else ''}"
 
 
 def bounds_of(
@@ -167,7 +173,7 @@ def bounds_of(
     companions = [(one.name, _without_label(one)) for one in bounded if one.name != "torch"]
     if companions and not re.fullmatch(r"==[\d.]+", torch):
         # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
-        pair = torch_beside(companions, torch or None, catalog)
+        pair = torch_of_companions(companions, torch or None, catalog)
         torch = ",".join(filter(None, (torch, pair)))
     labels = (label_of(part) for one in bounded for part in one.versions.split(","))
     # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
@@ -318,16 +324,17 @@ def allows_python(versions: str, python: str) -> bool:
         allowed = SpecifierSet(versions)
     except InvalidSpecifier:
         return True
-    # A release series counts as its last patch release: `>=3.10.4` allows 3.10.
+    # A release series also counts as its last patch release: `>=3.10.4` allows 3.10.
     numbers = python.rstrip("t")
-    whole = numbers if numbers.count(".") > 1 else f"{numbers}.99"
+    whole = numbers if numbers.count(".") > 1 else f"{numbers}.{LAST_PATCH}"
     return allowed.contains(whole, prereleases=True) or allowed.contains(numbers, prereleases=True)
 
 
-def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalog: Catalog) -> None:
+def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if no build inside a project's bounds fits this host, with the reason and
     the nearest that works. `place` has the bound, and `backend` is named beside it."""
     question = question_of(wish, host, catalog)
+    # `choose` itself refuses a backend of AMD or Intel, and names the GPU.
     if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
         return
     if not any(question.takes(release.torch) for release in catalog.releases):
@@ -340,13 +347,14 @@ def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalo
     if not any(question.takes(build.torch) for build in in_scope(question)):
         return  # this platform has no such build, which `choose` then says
     # What would work instead, the nearest first: another Python, another backend, another torch.
-    torch, ways = (wish.torch or "").removeprefix("=="), [UNCHANGED]
+    torch, hints = (wish.torch or "").removeprefix("=="), [UNCHANGED]
     other = newest_python(question)
     if other and other[0] != host.facts.python:
         python, build = other
-        ways.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
+        hints.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
     free = replace(question.wish, torch=torch or None, backend="auto")
     same_torch = pick(replace(question, wish=free))
+    # The first version of the bound: 2.6 of `>=2.6,<2.8`.
     number = re.search(r"\d+(?:\.\d+)*", torch)
     any_torch = replace(question, wish=replace(free, torch=None))
     near = same_torch or nearest(number[0] if number else "0", any_torch)
@@ -354,11 +362,11 @@ def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalo
         what, then = "torch", ": change the pin, then run this again"
         if same_torch:
             what, then = "the same torch", ""
-        ways.append(f"the nearest that works: {what} {near.torch} from {near.backend}{then}")
+        hints.append(f"the nearest that works: {what} {near.torch} from {near.backend}{then}")
     label = f" from {backend}" if backend else ""
     raise Unsatisfiable(
         f"{place} asks for torch {torch}{label}, which {first_reason(question)}",
-        hint="\n".join(ways),
+        hint="\n".join(hints),
     )
 
 
@@ -410,9 +418,9 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     try:
         decision = decide((ask,), Wish(), host, catalog)
     except Unsatisfiable as refusal:
-        # The answer is one line, which has room for two ways out.
-        ways = [line for line in (refusal.hint or "").splitlines() if line != UNCHANGED][:2]
-        sentence = ". ".join((refusal.message.splitlines()[0], *ways))
+        # doctor changes nothing anyway, and shows what else works in the same line.
+        hints = [line for line in (refusal.hint or "").splitlines() if line != UNCHANGED]
+        sentence = ". ".join((refusal.message.splitlines()[0], *hints))
         asks = _torch_of(ask) or file
         return ProjectHere(
             answer=ProjectAnswer(file=file, asks=asks, meets=False, sentence=sentence)
@@ -444,8 +452,8 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
 
 
 def _torch_of(ask: Ask, variant: Variant | None = None) -> str:
-    """torch and its companions as a project asks for them, in at most four names; "" without."""
+    """torch and its companions as a project asks for them, the first few; "" if it does not."""
     lines = ask.of(variant.name if variant else None)
     names = [one.text for one in lines if one.name in FAMILY]
     names += [f"torch{one.torch}" for one in ask.later if one.torch]
-    return ", ".join(names[:4])
+    return ", ".join(names[:MOST_LISTED])

@@ -47,16 +47,16 @@ def edit_for(
     - sources of other extras: those of the chosen one beside them;
     - none of these, or only for other systems: an index, and a source for each member.
     """
-    extra = variant.name if variant else None
-    family = named_family(one.name for one in ask.of(extra))
+    variant_name = variant.name if variant else None
+    family = named_family(one.name for one in ask.of(variant_name))
     url = build.index or index_url(build.backend, root)
     if ask.is_poetry:
         return _edit_of_poetry(ask, family, build, url)
-    here = ask.counting(marker_environment(host.machine), extra)
+    here = ask.counting(marker_environment(host.machine), variant_name)
     sources = {one.package: one.index for one in here.sources}
-    own = _index_of_torch(ask, sources.get("torch"))
+    index = _index_of_torch(ask, sources.get("torch"))
     sync = ("uv", "sync", *(variant.words if variant else ()))
-    if own and own.backend == build.backend:
+    if index and index.backend == build.backend:
         # Without sources, the index serves every member already. A companion from the default
         # index goes with this torch if that index has the same backend.
         usual = default_backend(catalog, build.torch, build.os, build.machine)
@@ -64,15 +64,15 @@ def edit_for(
         if usual == build.backend or not missing:
             note = f"{ask.path} names {build.backend} already: no edit"
             return Edit(steps=(sync,), notes=(note,))
-        rows = (f'{member} = [{{ index = "{own.name}" }}]' for member in missing)
+        rows = (f'{member} = [{{ index = "{index.name}" }}]' for member in missing)
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
         return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
-    if own:
-        label = f"{own.name} ({own.backend})" if own.name else own.url
+    if index:
+        label = f"{index.name} ({index.backend})" if index.name else index.url
         lines = ["[[tool.uv.index]]", f'url = "{url}"']
         # No source can name an index without a name, so that one stays open to every package.
-        if own.name:
-            lines = [lines[0], f'name = "{own.name}"', lines[1], "explicit = true"]
+        if index.name:
+            lines = [lines[0], f'name = "{index.name}"', lines[1], "explicit = true"]
         note = f"{ask.path} has the index {label} already: replace its table with this one"
         return Edit(lines=tuple(lines), steps=(sync,), notes=(note,))
     if variant and ask.sources:
@@ -96,18 +96,18 @@ def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str
     (https://python-poetry.org/docs/repositories/#explicit-package-sources). The sources at the
     dependencies are not read, only the tables `[[tool.poetry.source]]`."""
     install = ("poetry", "install")
-    own = next((index for index in ask.indexes if index.backend), None)
-    if own and own.backend == build.backend:
+    source = next((index for index in ask.indexes if index.backend), None)
+    if source and source.backend == build.backend:
         note = f"{ask.path} names {build.backend} already: no edit"
         return Edit(steps=(install,), notes=(note,))
     # Dependencies may name the source that is there, so the table in its place keeps its name.
-    name = (own.name if own else None) or index_name(build.backend)
+    name = (source.name if source else None) or index_name(build.backend)
     table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
     note = (
         f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
         f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
     )
-    replaces = (f"replace the source {name} by the table below",) if own else ()
+    replaces = (f"replace the source {name} by the table below",) if source else ()
     lines = (*table, 'priority = "explicit"')
     return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(*replaces, note))
 
@@ -192,8 +192,8 @@ def edit_of_variants(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
-    # The extras beside this one have such tables already, so it only adds a row to each, and torch
-    # among the project's own dependencies is as it was.
+    # With sources, other extras have such tables already, so this one only adds a row to each, and
+    # torch among the project's own dependencies is as it was.
     if ask.sources:
         notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in backends)

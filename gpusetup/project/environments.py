@@ -57,6 +57,7 @@ def add_spec(ask: Ask, text: str, file: str) -> None:
         return
     name, versions = found["name"].lower(), found["versions"] or ""
     name = TORCH_NAMES.get(name, name)
+    # Python's minor version has two digits, CUDA's has one.
     number = re.search(r"(\d{1,2})\.(\d{1,2})", versions)
     if name == "python":
         ask.python = number[0] if number else None
@@ -123,6 +124,7 @@ def add_dockerfile(ask: Ask) -> None:
                 installs = INSTALLS.search(command.strip()[:LONGEST_COMMAND])
                 if installs:
                     add_command(ask, installs, place)
+    # The image's torch counts as the project's bound, unless a line installs another.
     if ask.image_torch and not any(one.name == "torch" for one in ask.requests):
         ask.add(f"torch=={ask.image_torch}", f"{file}, the image {ask.image}")
         cuda = re.search(r"cuda(\d+)\.(\d)", ask.image or "")
@@ -132,10 +134,12 @@ def add_dockerfile(ask: Ask) -> None:
 def enter_image(ask: Ask, image: str) -> None:
     """Begin a stage with an image, whose name shows its Python, or the torch that it brings. An
     earlier stage's image does not reach the last one."""
+    # `pytorch/pytorch:2.4.1-cuda12.1-cudnn9-runtime`
     torch = re.search(r"(?:^|/)pytorch(?:/pytorch)?:(\d+\.\d+\.\d+)", image)
     of_nvidia = re.search(r"nvcr\.io/nvidia/(?:pytorch|nemo|tritonserver|tensorrt-llm)", image)
     ask.image = image if torch or of_nvidia else None
     ask.image_torch = torch[1] if torch else None
+    # `python:3.11-slim`, and images with it in their name, such as `uv:python3.11-bookworm`.
     python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
     # A stage that names an earlier one (`FROM base`) keeps its Python.
     if python and ask.image is None:

@@ -150,14 +150,17 @@ def specifier_of_poetry(text: str) -> str:
     ['>=2.4,<3', '>=2.6.0,<2.7', '==2.5.1', '>=3.9,<3.13', '']
     """
     parts = []
+    # Of alternatives (`^2.4 || ^3.0`), which a specifier cannot express, only the first is read.
     for part in filter(None, (piece.strip() for piece in text.split("||")[0].split(","))):
         found = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
         if found:
             numbers = [int(number) for number in found[2].split(".")]
-            place = min(1, len(numbers) - 1)
+            last = len(numbers) - 1
+            # The position of the last number that stays the same.
+            fixed = min(1, last)
             if found[1] == "^":
-                place = next((at for at, one in enumerate(numbers) if one), len(numbers) - 1)
-            end = [*numbers[:place], numbers[place] + 1]
+                fixed = next((position for position, one in enumerate(numbers) if one), last)
+            end = [*numbers[:fixed], numbers[fixed] + 1]
             parts.append(f">={part[1:]},<{'.'.join(map(str, end))}")
         elif part != "*":
             parts.append(f"=={part}" if part[0].isdigit() else part)
@@ -183,20 +186,17 @@ def add_setup_py(ask: Ask) -> None:
     tree = ast.parse(named_file.read_text(ask.path, MOST_BYTES))
     place = f"{Path(ask.path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
-    bound: dict[str, ast.expr] = {}
-    named: dict[str | None, ast.expr] = {}
+    variables: dict[str, ast.expr] = {}
+    arguments: dict[str | None, ast.expr] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            bound |= {name.id: node.value for name in node.targets if isinstance(name, ast.Name)}
-        # `setup(...)` and `setuptools.setup(...)`.
-        elif isinstance(node, ast.Call) and "setup" in (
-            getattr(node.func, "attr", None),
-            getattr(node.func, "id", None),
-        ):
-            named |= {keyword.arg: keyword.value for keyword in node.keywords}
+            names = [name.id for name in node.targets if isinstance(name, ast.Name)]
+            variables |= dict.fromkeys(names, node.value)
+        elif isinstance(node, ast.Call) and is_setup(node):
+            arguments |= {keyword.arg: keyword.value for keyword in node.keywords}
     values = {
-        word: bound.get(value.id, value) if isinstance(value, ast.Name) else value
-        for word, value in named.items()
+        word: variables.get(value.id, value) if isinstance(value, ast.Name) else value
+        for word, value in arguments.items()
     }
     ask.python = _text(values.get("python_requires"))
     needed = values.get("install_requires")
@@ -204,12 +204,17 @@ def add_setup_py(ask: Ask) -> None:
         for line in filter(None, map(_text, needed.elts)):
             ask.add(line, place)
     elif needed is not None:
-        # A list that is computed is nearly always read from the requirements.txt beside it.
-        beside = Path(ask.path).parent / "requirements.txt"
-        if beside.is_file():
-            add_file(ask, beside, place)
+        # A list that is computed is nearly always read from the requirements.txt next to it.
+        requirements = Path(ask.path).with_name("requirements.txt")
+        if requirements.is_file():
+            add_file(ask, requirements, place)
         else:
             ask.unread.append(f"{place}: it is computed when setup.py runs")
+
+
+def is_setup(call: ast.Call) -> bool:
+    """Whether a call is `setup(...)`, whose name is an `id`, or `setuptools.setup(...)`."""
+    return "setup" in (getattr(call.func, "id", None), getattr(call.func, "attr", None))
 
 
 def _text(value: ast.expr | None) -> str | None:

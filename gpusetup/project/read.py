@@ -23,7 +23,7 @@ READERS: tuple[tuple[str, Kind, Callable[[Ask], None]], ...] = (
     (r".*\.ya?ml", "environment", add_environment),
     (r".*", "requirements", lambda ask: add_file(ask, Path(ask.path))),
 )
-"""The kind and the reader of each name of a file; the first that matches counts."""
+"""A pattern of a file's name, with the kind and the reader; the first that matches counts."""
 
 
 def read_ask(path: str) -> Ask:
@@ -43,13 +43,13 @@ def read_ask(path: str) -> Ask:
     # setup.cfg or setup.py beside it.
     for file in (Path(path).parent / name for name in ("setup.cfg", "setup.py")):
         if named_file.is_there(file):
-            beside = read_ask(str(file))
-            if beside.requests or beside.unread:
+            setup = read_ask(str(file))
+            if setup.requests or setup.unread:
                 ask.path = path if ask.has_project else str(file)
-                ask.requests, ask.python = beside.requests, ask.python or beside.python
-                ask.later += beside.later
-                ask.left_out += beside.left_out
-                ask.unread += beside.unread
+                ask.requests, ask.python = setup.requests, ask.python or setup.python
+                ask.later += setup.later
+                ask.left_out += setup.left_out
+                ask.unread += setup.unread
                 break
     return ask
 

@@ -94,20 +94,20 @@ def option_of(line: str) -> tuple[str, str]:
 
 
 def add_line(
-    ask: Ask, kind: str, value: str, place: str, folder: Path, *, is_limit: bool = False
+    ask: Ask, option: str, value: str, place: str, folder: Path, *, is_limit: bool = False
 ) -> None:
-    """Add what a line asks for: a requirement, or the value of one of pip's options. Files that it
-    names are in `folder`."""
-    if not kind:
+    """Add what a line asks for: a requirement (`option` is ""), or the value of one of pip's
+    options. Files that it names are in `folder`."""
+    if not option:
         ask.add(value, place, is_limit=is_limit)
-    elif kind in ("-r", "-c") and "://" in value:
+    elif option in ("-r", "-c") and "://" in value:
         # A joined path would hide that it is an address, which may hold a login or a token.
-        ask.unread.append(f"{place}: {kind} {without_logins(value).partition('?')[0]}")
-    elif kind in ("-r", "-c"):
-        add_file(ask, folder / value, place, is_limit=is_limit or kind == "-c")
-    elif kind in ("-i", "-f"):
+        ask.unread.append(f"{place}: {option} {without_logins(value).partition('?')[0]}")
+    elif option in ("-r", "-c"):
+        add_file(ask, folder / value, place, is_limit=is_limit or option == "-c")
+    elif option in ("-i", "-f"):
         ask.add_index(value, place)
-    elif kind == "-e":
+    elif option == "-e":
         ask.later.append(Later(text=f"-e {value}", place=place))
-    elif kind not in WITHOUT_EFFECT:
-        ask.unread.append(f"{place}: {without_logins(kind)}")
+    elif option not in WITHOUT_EFFECT:
+        ask.unread.append(f"{place}: {without_logins(option)}")

@@ -72,10 +72,9 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     plain = to_plain(snapshot)
     person = private_here() if private is None else private
     variables = plain.pop("environment")
-    named = [value for name, value in variables.items() if name in WHO_VARIABLES]
+    names = [value for name, value in variables.items() if name in WHO_VARIABLES]
     allowed = {name: value for name, value in variables.items() if is_allowed(name)}
-    person = replace(person, names=(*person.names, *named))
-    scrub = Scrubber(person)
+    scrub = Scrubber(replace(person, names=(*person.names, *names)))
     for gpu in plain["gpus"] or ():
         if gpu["uuid"]:
             scrub.alias_gpu(gpu["uuid"])
@@ -128,8 +127,8 @@ class Scrubber:
         """Maps a GPU's UUID to its alias. The snapshot's own GPUs get the first aliases in order,
         beginning with `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
-        # Most texts occur many times in a record.
-        self._shared: dict[str, str] = {}
+        # Most texts occur many times in a record, so keep the result for each.
+        self._redacted_texts: dict[str, str] = {}
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
@@ -151,9 +150,9 @@ class Scrubber:
     def text(self, text: str) -> str:
         """A text of any origin without its private parts and unknown words. Even for a malicious
         text, the time is proportional to its length."""
-        if text not in self._shared:
-            self._shared[text] = "".join(map(self._hide_all, pieces(text)))
-        return self._shared[text]
+        if text not in self._redacted_texts:
+            self._redacted_texts[text] = "".join(map(self._hide_all, pieces(text)))
+        return self._redacted_texts[text]
 
     def own_text(self, text: str) -> str:
         """A sentence of gpusetup's own without the private values in it; its words stay."""
@@ -175,7 +174,8 @@ class Scrubber:
         return re.sub(_TOKEN, self._hide_token, line)
 
     def _hide_token(self, token: Match) -> str:
-        """A URL or mark as it is, a path with its known folders, a word if it is harmless."""
+        """A path with aliases for its unknown folders, `<hidden>` for a word that may be private.
+        Everything else stays, because the steps before have hidden its private parts."""
         if token["path"]:
             return hide_folders(token["path"], self._alias_folder)
         if token["word"] and not is_harmless(token["word"].strip(".-_")):
@@ -188,7 +188,7 @@ class Scrubber:
 
     def _alias_of_match(self, match: Match) -> str:
         """The alias of the GPU whose UUID, or its beginning, was found."""
-        # `GPU-0001` is an alias already.
+        # In a record that is redacted again, `GPU-0001` is an alias already.
         if re.fullmatch(r"\d{4}", match[2]):
             return match[0]
         written = match[0].lower()

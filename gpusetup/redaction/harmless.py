@@ -62,14 +62,10 @@ COMMON_NAMES = frozenset(
 def vocabulary() -> frozenset[str]:
     """All words, in lower case, that gpusetup's own knowledge uses: the records of causes with
     their examples, the names of GPUs and packages, the fields of a snapshot."""
-    # Imported here, because these modules are only needed when a record is redacted.
-    from gpusetup.catalog.file import load_catalog
+    # Imported here, because this module is only needed when a record is redacted.
     from gpusetup.causes.table import CAUSES, FACTS
-    from gpusetup.model.machine import Snapshot
 
-    texts = [text for record in (*CAUSES, *FACTS) for text in _texts(record)]
-    texts += [row.name for row in load_catalog().gpus]
-    texts += [field.name for field in fields(Snapshot)]
+    texts = [*_texts((CAUSES, FACTS)), *public_names()]
     words = {word.lower() for text in texts for word in re.findall("[A-Za-z]+", text)}
     return frozenset(words | WORDS | COMMON_NAMES | public_names())
 
@@ -138,13 +134,14 @@ def is_harmless(word: str) -> bool:
     >>> [is_harmless(word) for word in ("out_of_memory", "OutOfMemoryError", "sm_90a", "klarsson")]
     [True, True, True, False]
     """
+    # One or two letters identify nobody.
     if len(word) <= 2 or _FORM.fullmatch(word):
         return True
     lower = word.lower()
     if lower in vocabulary():
         return True
-    # The names of a cluster's machines have common words and a number: `hpc-gpu-22`, `titan-lab7`.
-    # A build label is no such name: `torch-cu128`.
+    # The names of a cluster's machines have common words and a number (`hpc-gpu-22`,
+    # `titan-lab7`), and so has a build label (`torch-cu128`), which is harmless.
     last = word.rpartition("-")[2]
     if last != word and re.fullmatch(r"\d{1,4}|(?!cu\d)[a-z]+\d+", last):
         return False

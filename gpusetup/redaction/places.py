@@ -80,12 +80,12 @@ def hide_folders(path: str, alias: Callable[[str], str]) -> str:
     >>> [hide_folders(path, lambda name: "dir-1") for path in ("~/acme/.venv/bin", "/usr/lib/acme")]
     ['~/dir-1/.venv/bin', '/usr/lib/acme']
     """
-    parts = re.split(r"(/|\\+)", path)
     if re.match(SYSTEM_FOLDER, path):
         # A library with an unknown name may be a company's own.
         folder, _, file = path.rpartition("/")
         is_own = re.match(r"lib.*\.so", file) and not is_known_folder(file)
         return f"{folder}/{alias(file)}" if is_own else path
+    parts = re.split(r"(/|\\+)", path)
     # NVIDIA installs the same files everywhere: `/opt/nvidia/...`, `/mnt/nvidia/...`.
     is_public = re.match(r"(?:/\w+)?/nvidia/", path) is not None
     for index, part in enumerate(parts):

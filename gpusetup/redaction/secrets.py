@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from gpusetup.model.logins import without_broken_logins
 
-Match = re.Match[str]
 SECRET = "<secret>"
 
 _STRONG = (

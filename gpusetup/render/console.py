@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from shutil import get_terminal_size
-from typing import TextIO, TypeVar
+from typing import Any, TextIO
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.hidden_marks import INVISIBLE, without_hidden_marks
@@ -57,7 +57,7 @@ def harmless_json(text: str) -> str:
 
     # JSON already escapes ASCII control characters, except for DEL.
     text = text.replace("##[", "#\\u0023[").replace("\x7f", "\\u007f")
-    # A character above U+FFFF becomes two escapes.
+    # Write the other control characters as JSON escapes, without the quotes that `dumps` adds.
     return re.sub(rf"[\x80-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -70,9 +70,6 @@ def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
     return message, hide_secrets(problem.hint) if problem.hint else problem.hint
 
 
-Document = TypeVar("Document")
-
-
 class Console:
     """The output streams of one run: results go to stdout, messages and errors to stderr."""
 
@@ -82,7 +79,7 @@ class Console:
         self.verbose = False
         self.output: str | None = None
 
-    def answer(self, document: Document, text: str | Callable[[Document], str] = "") -> None:
+    def answer(self, document: Any, text: str | Callable[[Any], str] = "") -> None:
         """Write a result to stdout: with `--json`, or without a text, the JSON document, otherwise
         the text. The text may also be a function of the document, which is only called if needed.
         """
@@ -97,17 +94,16 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write a result as text to stdout or to the file of `--output`."""
-        if self.output:
-            self.script(harmless(without_hidden_marks(text)))
-            return
-        self.script(self._for_stream(text, sys.stdout))
+        self.script(self._for_stream(text, None if self.output else sys.stdout))
 
-    def _for_stream(self, text: str, stream: TextIO) -> str:
-        """The text for this stream, without harmful characters, and with colours only if the stream
-        is a terminal."""
-        if isinstance(text, Screen):
+    def _for_stream(self, text: str, stream: TextIO | None) -> str:
+        """The text for this stream (None for a file), without harmful characters, and with colours
+        and broken lines only if the stream is a terminal."""
+        if stream is not None and isinstance(text, Screen):
             width = get_terminal_size().columns if stream.isatty() else None
-            return harmless(text.shown(width=width, colour=self.color and can_be_drawn_on(stream)))
+            return harmless(
+                text.for_terminal(width=width, colour=self.color and can_be_drawn_on(stream))
+            )
         return harmless(without_hidden_marks(text))
 
     def json_text(self, text: str) -> None:
@@ -116,7 +112,7 @@ class Console:
 
     def script(self, text: str) -> None:
         """Write a text unchanged, such as a completion script, to stdout or to the file of
-        `--output`."""
+        `--output`. Raises Blocked if the file cannot be written."""
         if not self.output:
             streams.put(text)
             return

@@ -38,7 +38,6 @@ NOT_BY_INSTALL = (
 )
 EVIDENCE_SHOWN = 6
 """More lines than this would push the fix off the screen; `--json` contains all of them."""
-CHECK_LINES_SHOWN = 3
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
@@ -53,8 +52,11 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     if root is not None:
         lines += in_full(root, answer.snapshot)
 
-    others = (finding for finding in answer.findings if finding is not root)
-    lines += section("Also found", (line for finding in others for line in in_short(finding)))
+    others: list[str] = []
+    for finding in answer.findings:
+        if finding is not root:
+            others += in_short(finding)
+    lines += section("Also found", others)
     lines += section("What was read, and whether it fits", _fits(answer, root))
     lines += section("This machine", facts(machine_facts(answer)))
     environments: list[str] = []
@@ -71,7 +73,8 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
 
 def _fits(answer: DoctorAnswer, root: Finding | None) -> Iterator[str]:
     """Yields whether the facts of a report fit together: nothing for `ok`, whose verdict says it
-    already, only what does not fit for a known cause, and everything if the cause is open."""
+    already, only what does not fit for a known cause, and everything if the cause is open. Yields
+    nothing for a machine, whose facts the screen lists below."""
     if not is_report(answer) or answer.cause == "ok":
         return
     is_open = root is None or answer.cause == "unknown"
@@ -98,7 +101,8 @@ def main_finding(answer: DoctorAnswer) -> Finding | None:
 
 
 def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields the line with the cause or answer, followed by lines about what is uncertain."""
+    """Yields the line with the cause, or that it is unknown or that all is well, followed by lines
+    about what is uncertain. `root` is the `main_finding`."""
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", f": {unknown_of(answer)}")
     elif root is not None:
@@ -113,37 +117,41 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields lines about causes that are ruled out, the check of a likely cause, and the command
-    whose output decides."""
-    for cause in answer.ruled_out if answer.cause != "ok" else ():
-        yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+    """Yields lines about causes that are ruled out, the check of a likely cause or the other
+    possible causes, and the command whose output decides."""
+    # If everything works, nobody asks about causes.
+    if answer.cause != "ok":
+        for cause in answer.ruled_out:
+            yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
 
     check, reading = answer.check, answer.next_reading
-    is_likely = answer.certainty == "likely"
     others = ", ".join(answer.other_causes) if is_report(answer) else ""
     if check is not None:
         yield ScreenLine("  Likely, not certain. To check it, run:", hang=2)
         yield command(check.command, 4)
-        printed = "; ".join(check.prints.split("\n")[:CHECK_LINES_SHOWN])
-        if printed:
+        if check.prints:
+            printed = "; ".join(check.prints.splitlines())
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
-    elif is_likely:
+    elif answer.certainty == "likely":
         also = f": it could also be {others}" if others else ""
         yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
     elif others and answer.cause == "unknown":
         yield ScreenLine(f"  It could be {others}.", hang=2)
 
     # The check's command is already on the screen.
-    if reading and not (check and reading == check.command):
+    is_shown = check is not None and reading == check.command
+    if reading and not is_shown:
         yield ScreenLine(f"  {_what_is_unread(answer, root)}To find out, run:", hang=2)
         yield command(reading, 4)
 
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
     """A sentence with the first fact that the fix depends on and that the text does not show; ""
-    if there is none."""
-    needs = root.fix.needs if root and root.fix and answer.cause != "unknown" else ()
-    for need in needs:
+    if there is none, or if the cause is unknown."""
+    # For an unknown cause, the command finds the cause and not a fact for the fix.
+    if root is None or root.fix is None or answer.cause == "unknown":
+        return ""
+    for need in root.fix.needs:
         if need.state == "unread":
             return (
                 f"What to do depends on the installed {need.what}, which the text does not show. "
@@ -182,7 +190,7 @@ def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
             source = f"  ({evidence.source})" if evidence.source else ""
             yield ScreenLine(f"  {evidence.text}", (source, DIM), hang=4)
     if finding.fix:
-        yield from section("What to do", way_out(finding.fix, machine))
+        yield from section("What to do", fix_lines(finding.fix, machine))
 
 
 TARGET_FIRST = (
@@ -203,33 +211,33 @@ def _needs_environment(fix: Fix, machine: Snapshot) -> bool:
     return any(re.match(rf"(?!!)(?:{CHANGES_PACKAGES})", line) for line in command_lines(fix))
 
 
-def way_out(fix: Fix, machine: Snapshot) -> Iterator[str]:
-    """The lines of a fix: its sentence, a warning and commands, then the alternatives, and commands
-    that look something up first."""
-    yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
+def fix_lines(fix: Fix, machine: Snapshot) -> Iterator[str]:
+    """The lines of a fix: its sentence, a warning and commands, then the alternatives, and the
+    commands that show more and change nothing (`looks`)."""
+    yield ScreenLine(f"  {fix.text}{rights_sentence(fix)}", hang=2)
     if _needs_environment(fix, machine):
         yield from ("", ScreenLine(f"  {TARGET_FIRST}", hang=2))
     if fix.commands:
         yield ""
         yield from (command(line, 4) for line in fix.commands)
-    for number, way in enumerate((*fix.alternatives, *fix.looks)):
-        title = way.title
-        # "Or on the host" follows other commands, but not "To find out the driver".
-        follows_commands = bool(number or fix.commands)
-        is_alternative = number < len(fix.alternatives) and not title.startswith("to ")
-        if is_alternative and follows_commands:
+    for number, block in enumerate((*fix.alternatives, *fix.looks)):
+        title = block.title
+        # An alternative without commands is a remark about the commands above: "to keep the change
+        # for longer than this shell, ...".
+        is_alternative = number < len(fix.alternatives) and bool(block.commands)
+        if is_alternative and (number or fix.commands):
             title = f"or {title}"
         yield ""
-        colon = ":" if way.commands else ""
+        colon = ":" if block.commands else ""
         yield ScreenLine(f"  {title[:1].upper()}{title[1:]}{colon}", hang=2)
-        yield from (command(line, 4) for line in way.commands)
+        yield from (command(line, 4) for line in block.commands)
 
 
-def needs(fix: Fix) -> str:
-    """What a fix needs in addition to its commands, as a sentence behind its text; empty if
-    it needs nothing.
+def rights_sentence(fix: Fix) -> str:
+    """A sentence behind a fix's text if the fix needs administrator rights or a reboot; otherwise
+    "".
 
-    >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
+    >>> rights_sentence(Fix(text="", needs_root=True, needs_reboot=True))
     '. This fix needs administrator rights and a reboot'
     """
     needed = {"administrator rights": fix.needs_root, "a reboot": fix.needs_reboot}
@@ -248,7 +256,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
     # If another finding explains this one, the fix for that finding is enough.
     fix = finding.fix
     if fix is not None and not finding.explained_by:
-        yield ScreenLine("    ", (fix.text + needs(fix), DIM), hang=4)
+        yield ScreenLine("    ", (fix.text + rights_sentence(fix), DIM), hang=4)
         yield from (command(line, 6) for line in fix.commands)
 
 
@@ -256,7 +264,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
 
 
 def explained(finding: KnownFinding) -> Screen:
-    """The screen of `doctor --explain`: everything that is known about one kind of finding."""
+    """The screen of `doctor --explain`: everything that gpusetup knows about one id."""
     lines: list[str] = [heading(f"{finding.id}: {finding.title}"), ""]
     if finding.means:
         lines += [f"  {finding.means}", ""]

@@ -6,15 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, RATES
+from gpusetup.fleet.differences import COPIED, KIND
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
-from gpusetup.model.finding import Severity
 from gpusetup.render.screen import (
+    BUT,
     COMMAND,
     DIM,
     MARKS,
+    NO,
     OK,
     Screen,
     ScreenLine,
@@ -24,30 +25,27 @@ from gpusetup.render.screen import (
     section,
 )
 
-STATUS_MARKS = {
-    "failed": MARKS[Severity.ERROR],
-    "differs": MARKS[Severity.WARNING],
-    "ok": OK,
-}
+STATUS_MARKS = {"failed": NO, "differs": BUT, "ok": OK}
+STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
+"""The words for each status in a count of nodes, in the order of the verdict."""
 ABOUT_DIFFERENCES = (
     "If a difference is not intended, change the node to what most nodes have. Then take its "
     "record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
 )
-STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
 
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
     """The screen of a fleet's state: the verdict, the faulty nodes, and which nodes to exclude."""
     lines: list[str] = [_verdict(answer)]
-    groups: dict[object, list[NodeAnswer]] = defaultdict(list)
+    nodes_by_faults: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
         # Nodes with the same faults are shown together.
         if node.status != "ok":
             drifts = tuple((drift.field, drift.value) for drift in node.drift)
             findings = tuple((finding.id, finding.title) for finding in node.findings)
-            groups[node.status, node.problem, drifts, findings].append(node)
-    for nodes in groups.values():
-        lines += _node(nodes)
+            nodes_by_faults[node.status, node.problem, drifts, findings].append(node)
+    for nodes in nodes_by_faults.values():
+        lines += _faulty_nodes(nodes)
 
     if any(node.status == "differs" for node in answer.nodes):
         lines += section("To look at", [ScreenLine(f"  {ABOUT_DIFFERENCES}", hang=2)])
@@ -73,7 +71,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
-        # Do not say that all are alike, because some may have no others of their kind.
+        # Do not say that all nodes are equal: a node may be the only one with its GPUs.
         return marked(OK, "ok", f": {nodes}, none with a fault or unlike the others of its kind")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
@@ -82,8 +80,9 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     return marked(STATUS_MARKS[worst], nodes, f": {counted}")
 
 
-def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
-    """Yields the lines of one group of nodes: their names, their faults, and the next step."""
+def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
+    """Yields the lines of nodes with the same faults: their names, the faults, and the next
+    step."""
     node = nodes[0]
     sign, role = STATUS_MARKS[node.status]
     names = slurm_list(node.name for node in nodes)
@@ -96,18 +95,14 @@ def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     for finding in node.findings:
         yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
-        usual = drift.majority
-        words, others = words_of(drift.field.removeprefix(RATES)), f"most nodes have {usual}"
+        field, others = words_of(drift.field), f"most nodes have {drift.majority}"
         if drift.field == COPIED:
-            words = "copied record"
+            field = "copied record"
             others = "so one of them was not examined; take a new record on each"
         elif drift.field == KIND:
-            words = "the only node with"
-        elif drift.field.startswith(RATES):
-            # Two measured values are never equal, so the median represents the others.
-            others = f"the median is {usual}"
-        elif usual is None:
+            field = "the only node with"
+        elif drift.majority is None:
             others = "no value has a majority"
-        yield marked(MARKS[drift.severity], words, f": {drift.value}, {others}", indent=4)
+        yield marked(MARKS[drift.severity], field, f": {drift.value}, {others}", indent=4)
     if node.next:
         yield ScreenLine("    → ", (node.next, COMMAND), hang=6, whole=True)

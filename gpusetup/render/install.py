@@ -40,11 +40,11 @@ def plan_screen(
 
     `system` is the operating system whose shell the commands are for.
     """
-    changes = [
-        f"{name} {answer.before.get(name) or '(none)'} → {answer.after[name]}"
-        for name in FAMILY
-        if answer.after.get(name) not in (None, answer.before.get(name))
-    ]
+    changes = []
+    for name in FAMILY:
+        before, after = answer.before.get(name), answer.after.get(name)
+        if after not in (None, before):
+            changes.append(f"{name} {before or '(none)'} → {after}")
     usual = {"environment": answer.target, "change": ", ".join(changes), "why": answer.why}
     steps = [command(without_logins(shell_line(step.argv, system))) for step in answer.steps]
     body = (*facts({**usual, **values}), *lines, *section("Commands", steps))
@@ -69,6 +69,7 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
     """A sentence with the size of the download and the free disk space."""
     sizes = [wheel.size_bytes for wheel in wheels]
+    # An index does not have to report file sizes.
     at_least = "at least " if None in sizes else ""
     download = size_text(sum(filter(None, sizes)))
     return (
@@ -96,13 +97,14 @@ def end_screen(
     undo: str | None = None,
 ) -> Screen:
     """The screen at the end of an installation: the result, the test's result, and the
-    command that restores the previous packages. `how` is a key of ENDS, by default the result's
-    state."""
+    command that restores the previous packages (`undo`). `how` is a key of ENDS, by default the
+    result's state."""
     mark, sentence = ENDS[how or answer.state]
     has = ", ".join(f"{name} {version}" for name, version in answer.after.items()) or "no torch"
     lines = [marked(mark, sentence, f": {answer.target} has {has}")]
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
+    # If something changed, the plan's screen already says why.
     why = answer.why if answer.state == "unchanged" else None
     lines += facts({"why": why, "undo": undo})
     return Screen((*lines, *(remark("note", note) for note in notes)))
@@ -113,12 +115,12 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
     all checks passed or nothing was tested."""
     if answer.verdict is None:
         return [marked(BUT, "not tested", " (`--no-verify`)")]
-    checks = [one for one in answer.verdict.get("checks", ()) if one["status"] != "skipped"]
-    failures = [
-        marked(NO, one["status"], f": {one['name']} {one['device']} {one.get('detail', '')}")
-        for one in checks
-        if one["status"] != "passed"
-    ]
+    checks = [check for check in answer.verdict.get("checks", ()) if check["status"] != "skipped"]
+    failures = []
+    for check in checks:
+        if check["status"] != "passed":
+            what = f": {check['name']} {check['device']} {check.get('detail', '')}"
+            failures.append(marked(NO, check["status"], what))
     if answer.verdict.get("problem") == "not repeatable":
         text = ": the failure did not occur again in a new process, so the new torch stays"
         failures.append(marked(BUT, "not repeatable", text))
@@ -126,8 +128,8 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
 
 
 def project_screen(answer: InstallAnswer, *, notes: Iterable[str] = ()) -> Screen:
-    """The screen with the lines to paste into a project's file, and the commands to run
-    afterwards."""
+    """The screen with the lines to paste into a project's file, and the commands to run afterwards,
+    or with the commands alone if no line has to be pasted."""
     lines: list[str] = []
     if answer.lines:
         lines.append(heading(f"Add to {answer.target}"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
-from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.model.machine import Gpu, GpuLink, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.readings.smi_topology import WORDS
 
@@ -84,12 +84,13 @@ def _gpus_text(machine: Snapshot) -> str:
     if machine.gpus is None:
         # A ROCm or XPU build shows which maker's GPU the machine has. With any other build, it may
         # be an NVIDIA GPU, even if the text mentions another one.
-        has_other_build = is_seen_only(maker_of(machine.torch.backend))
-        return (_other_makers_gpu(machine) if has_other_build else "") or "unknown"
-    texts = counted(map(gpu_line, machine.gpus))
-    if not texts and machine.makers is not None:
-        texts = [gpu_line(gpu) for gpu in machine.makers.gpus]
-    return "; ".join(texts) or _other_makers_gpu(machine) or "no NVIDIA GPU"
+        if not is_seen_only(maker_of(machine.torch.backend)):
+            return "unknown"
+        return _other_makers_gpu(machine) or "unknown"
+    gpus = machine.gpus
+    if not gpus and machine.makers is not None:
+        gpus = machine.makers.gpus
+    return "; ".join(counted(map(gpu_line, gpus))) or _other_makers_gpu(machine) or "no NVIDIA GPU"
 
 
 def gpu_line(gpu: Gpu) -> str:
@@ -102,15 +103,14 @@ def gpu_line(gpu: Gpu) -> str:
     'AMD Radeon RX 9070 XT, gfx1201'
     """
     memory = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
-    is_nvidias = gpu.maker in (None, "nvidia")
-    capability = gpu.compute_capability.sm if gpu.compute_capability else None
+    architecture = gpu.target
+    # Snapshots of the first version name no maker; their GPUs are NVIDIA's.
+    if gpu.maker in (None, "nvidia"):
+        architecture = gpu.compute_capability.sm if gpu.compute_capability else None
     state = "hidden" if gpu.visible is False else None
-    return joined(
-        gpu.name,
-        memory,
-        capability if is_nvidias else gpu.target,
-        "lost" if gpu.lost else state,
-    )
+    if gpu.lost:
+        state = "lost"
+    return joined(gpu.name, memory, architecture, state)
 
 
 def _other_makers_gpu(machine: Snapshot) -> str:
@@ -119,7 +119,7 @@ def _other_makers_gpu(machine: Snapshot) -> str:
     # "AMD GPU" and "HIP error" tell the maker only; a model has a number, such as W7900.
     models = [gpu["name"] for gpu in mentions if re.search(r"\d{3}", gpu.get("name", ""))]
     makers = [f"{BY_ID[gpu['vendor']].name} GPU" for gpu in mentions if gpu.get("vendor") in BY_ID]
-    # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX".
+    # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX", so use the longest name.
     return max(models or makers, key=len, default="")
 
 
@@ -127,36 +127,44 @@ def _links_line(machine: Snapshot) -> str | None:
     """The links between the GPUs and their NUMA nodes as text; None if there is only one GPU or
     nothing is known.
 
-    >>> from gpusetup.model.machine import GpuLink
     >>> gpus = tuple(Gpu(name="A100", nvml_index=n, numa_node=n) for n in (0, 1))
     >>> links = (GpuLink(first=0, second=1, kind="NV12"),)
     >>> _links_line(Snapshot(gpus=gpus, gpu_links=links))
     'GPU 0-1 12 NVLinks (NV12); NUMA node 0: GPU 0; NUMA node 1: GPU 1'
     """
-    gpus, links = machine.gpus or (), machine.gpu_links or ()
+    gpus = machine.gpus or ()
     if len(gpus) < 2:
         return None
-    pairs: dict[str, list[str]] = defaultdict(list)
-    for link in links:
-        pairs[link.kind].append(f"{link.first}-{link.second}")
-    # Eight GPUs have 28 pairs. If several pairs all have the same kind of link, listing the pairs
-    # adds nothing.
-    is_one_kind = len(pairs) == 1 and len(links) > 1
-    parts = []
-    for kind, of_kind in pairs.items():
-        whose = "every two GPUs" if is_one_kind else f"GPU {', '.join(of_kind)}"
-        # `NV12` means 12 NVLinks.
-        is_nvlink = kind.startswith("NV")
-        link_text = f"{kind[2:]} NVLinks" if is_nvlink else WORDS.get(kind, "unknown link")
-        parts.append(f"{whose} {link_text} ({kind})")
-    nodes: dict[int, list[str]] = defaultdict(list)
+    indexes_by_node: dict[int, list[str]] = defaultdict(list)
     for position, gpu in enumerate(gpus):
         if gpu.numa_node is not None:
             # A report may list GPUs without NVML's indexes; in that case, use their order.
             index = position if gpu.nvml_index is None else gpu.nvml_index
-            nodes[gpu.numa_node].append(str(index))
-    parts += [f"NUMA node {node}: GPU {', '.join(of)}" for node, of in sorted(nodes.items())]
+            indexes_by_node[gpu.numa_node].append(str(index))
+    parts = _link_texts(machine.gpu_links or ())
+    for node, indexes in sorted(indexes_by_node.items()):
+        parts.append(f"NUMA node {node}: GPU {', '.join(indexes)}")
     return "; ".join(parts) or None
+
+
+def _link_texts(links: Sequence[GpuLink]) -> list[str]:
+    """Each type of link between two GPUs as text, with the pairs of GPUs that it connects."""
+    pairs_by_type: dict[str, list[str]] = defaultdict(list)
+    for link in links:
+        pairs_by_type[link.kind].append(f"{link.first}-{link.second}")
+    # Eight GPUs have 28 pairs, which need not be listed if all have the same type of link. Two GPUs
+    # are a single pair, which is listed.
+    are_all_equal = len(pairs_by_type) == 1 and len(links) > 1
+    texts = []
+    for link_type, pairs in pairs_by_type.items():
+        gpus = "every two GPUs" if are_all_equal else f"GPU {', '.join(pairs)}"
+        if link_type.startswith("NV"):
+            # `NV12` means 12 NVLinks.
+            words = f"{link_type[2:]} NVLinks"
+        else:
+            words = WORDS.get(link_type, "unknown link")
+        texts.append(f"{gpus} {words} ({link_type})")
+    return texts
 
 
 # --- the builds -----------------------------------------------------------------------------------
@@ -164,10 +172,12 @@ def _links_line(machine: Snapshot) -> str | None:
 
 def _recommended_line(resolution: ResolveAnswer | None) -> str:
     """The recommended build as text or, if none fits, the change that would make one possible."""
-    if resolution is None or not resolution.torch:
-        advice = resolution.advice if resolution else None
+    if resolution is None:
+        return "no build"
+    if not resolution.torch:
+        advice = resolution.advice
         return f"no build; {advice_text(advice)}" if advice else "no build"
-    # A vendor's build, or conda's, is on no index of wheels.
+    # Without a command, the installed torch stays: a vendor's or conda's is on no index of wheels.
     if not any(resolution.commands.values()):
         return f"keep torch {resolution.torch}, which no index that gpusetup knows has"
     vision, audio = resolution.torchvision, resolution.torchaudio

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import (
@@ -78,6 +79,11 @@ def duration(seconds: float) -> str:
 
 TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", "name")
 """The most important columns come first, because a narrow terminal cuts off the end of the row."""
+WORDS = (TITLES.index("GPU"), TITLES.index("throttled by"), TITLES.index("name"))
+"""The columns that are left-aligned, like words."""
+IDLE = "gpu_idle"
+"""The throttle reason of an idle GPU. It means nothing, because an idle GPU always lowers its
+clocks."""
 
 
 def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
@@ -85,8 +91,7 @@ def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
     power = measured(gpu.power_watts, "W")
     if gpu.power_limit_watts is not None:
         power = f"{power.removesuffix(' W')}/{gpu.power_limit_watts:.0f} W"
-    # An idle GPU always lowers its clocks, so this reason means nothing.
-    reasons = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
+    reasons = [reason for reason in gpu.throttle_reasons or () if reason != IDLE]
     return (
         str(gpu.index),
         ("lost", RED) if gpu.lost else measured(gpu.utilization_percent, "%"),
@@ -101,20 +106,14 @@ def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
 
 def host_line(host: HostSample) -> str:
     """The line about the machine: CPU, memory, disk and network."""
-    read, written, received = (
-        measured(bytes_per_second, "MB/s", 1, scale=1e6)
-        for bytes_per_second in (
-            host.disk_read_bytes_per_second,
-            host.disk_write_bytes_per_second,
-            host.network_receive_bytes_per_second,
-        )
-    )
+    megabytes = partial(measured, unit="MB/s", digits=1, scale=1e6)
     cores = f" of {plural(host.cores, 'core')}" if host.cores else ""
     parts = (
         f"CPU {measured(host.cpu_percent, '%')}{cores}",
         f"memory {memory(host.memory_used_bytes, host.memory_total_bytes)}",
-        f"disk {read} read, {written} written",
-        f"network {received} received",
+        f"disk {megabytes(host.disk_read_bytes_per_second)} read",
+        f"{megabytes(host.disk_write_bytes_per_second)} written",
+        f"network {megabytes(host.network_receive_bytes_per_second)} received",
     )
     return f"machine  {', '.join(parts)}"
 
@@ -123,8 +122,7 @@ def once(sample: Sample) -> Screen:
     """The screen of one sample: a table of the GPUs; without any, the line about the machine."""
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
-    # The index, the throttle reasons and the name are left-aligned, like words.
-    return Screen(table(TITLES, map(cells, sample.gpus), left=(0, 6, 7)))
+    return Screen(table(TITLES, map(cells, sample.gpus), left=WORDS))
 
 
 # --- the live screen ------------------------------------------------------------------------------
@@ -152,14 +150,9 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
             # `at` is a time such as 2026-11-26T10:15:00Z.
             times = f"  {sample.at[11:19]}  {duration(sample.seconds)}"
             status = f"{times}  Ctrl-C stops it and shows the verdict"
-            lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
-            if tree := sample.tree:
-                memory_gib = tree.memory_bytes / GIB
-                workers = plural(tree.loader_workers, "loader worker")
-                used = f"CPU {tree.cpu_percent:.0f} %, memory {memory_gib:.1f} GiB, {workers}"
-                lines.append(ScreenLine(f"command  {used}"))
-            lines += once(sample).lines
-            text = Screen(lines).shown(width=console.width, colour=color)
+            title = ScreenLine(("gpusetup monitor", HEADING), (status, DIM))
+            screen = Screen((title, *once(sample).lines))
+            text = screen.for_terminal(width=console.width, colour=color)
             live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
         yield draw
@@ -170,7 +163,7 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
 
 FIGURES = (
     ("utilization_percent", "utilisation", "%", 1, 0),
-    ("memory_used_bytes", "memory{of_total}", "GiB", GIB, 1),
+    ("memory_used_bytes", "memory", "GiB", GIB, 1),
     ("temperature_celsius", "temperature", "°C", 1, 0),
     ("power_watts", "power", "W", 1, 0),
     ("clock_sm_mhz", "SM clock", "MHz", 1, 0),
@@ -182,20 +175,18 @@ the field's unit that is, and the decimals."""
 def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
     """Yields the final table of a GPU, with the share of the working samples in which each throttle
     reason was active."""
-    yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip()))
+    total = f", {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
+    yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip() + total))
     rows = []
-    of_total = f" of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
     for field, label, unit, scale, digits in FIGURES:
         spread: Spread | None = getattr(gpu, field)
+        # Not every source tells every figure.
         if spread is not None:
             values = (spread.mean, spread.p5, spread.p95, spread.peak)
-            shown = (measured(value, unit, digits, scale=scale) for value in values)
-            rows.append((label.format(of_total=of_total), *shown))
+            rows.append((label, *(measured(v, unit, digits, scale=scale) for v in values)))
     yield from table(("", "mean", "p5", "p95", "peak"), rows)
-    # An idle GPU always lowers its clocks, so this reason means nothing.
-    reasons = (
-        f"{name} {share * 100:.0f} %" for name, share in gpu.throttled.items() if name != "gpu_idle"
-    )
+    shares = {name: share for name, share in gpu.throttled.items() if name != IDLE}
+    reasons = (f"{name} {share * 100:.0f} %" for name, share in shares.items())
     yield from facts({"throttled by": ", ".join(reasons)})
 
 
@@ -206,8 +197,9 @@ def summary_text(summary: Summary) -> Screen:
         watched += ": the machine without a GPU"
     elif summary.source:
         watched += f" by {summary.source}"
-    # `not_watched` says why no better source was used.
-    watched += f" ({summary.not_watched})" if summary.not_watched else ""
+    if summary.not_watched:
+        # Why no better source was used.
+        watched += f" ({summary.not_watched})"
     lines: list[str | ScreenLine] = [watched]
     epochs = summary.epochs
     if epochs is not None:
@@ -217,7 +209,7 @@ def summary_text(summary: Summary) -> Screen:
 
     for gpu in summary.gpus:
         lines += gpu_table(gpu)
-    # If there is a GPU, the verdict already mentions what matters about the machine.
+    # If there is a GPU, the verdict already mentions what matters about the rest of the machine.
     if not summary.gpus and summary.machine is not None:
         lines.append(host_line(summary.machine))
 

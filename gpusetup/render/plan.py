@@ -31,7 +31,7 @@ PARTS = {
     "fragmentation": "gaps between tensors",
     "other": "CUDA, NCCL and short-lived tensors",
 }
-"""The parts of a GPU's memory, named as in `plan --json` -> what is in them."""
+"""Maps each part of a GPU's memory, named as in `plan --json`, to what it contains."""
 RECIPES = {
     "vanilla": "no special setting",
     "Env": "expandable segments",
@@ -54,10 +54,10 @@ def plan_text(plan: PlanCell) -> Screen:
     # The memory below is that of full fine-tuning. If that does not fit into the GPU itself and the
     # table of ways shows one that does, the memory of full fine-tuning no longer matters.
     fits_on_gpu = plan.fits and plan.memory_gib.host == 0
-    has_other_way = any(way.fits for way in plan.ways)
-    if fits_on_gpu or not has_other_way:
+    some_way_fits = any(way.fits for way in plan.ways)
+    if fits_on_gpu or not some_way_fits:
         lines += _memory(plan)
-    if plan.fits or not has_other_way:
+    if plan.fits or not some_way_fits:
         lines += _settings(plan)
     lines += _settings_of_trainer(plan)
     # If there is a table of the usual ways to train, it already shows what helps.
@@ -85,23 +85,24 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
     yield from section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
 
+SAFE_SHARE = 0.8
+"""A way to train that needs at most this share of the GPU's memory gets a tick. The estimate is not
+exact, but its error is smaller than the fifth that is then free."""
+
+
 def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
     """A table of the usual ways to train: whether each fits, its largest batch or length, and the
     memory that a batch of one sequence needs. Its lines fit in 80 columns."""
     if not plan.ways:
         return
-    # A row begins with 4 columns for its mark, and 26 for its name.
-    heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
-    yield ScreenLine((heads, DIM), whole=True)
+    rows = []
     for way in plan.ways:
-        mark, batch, context = NO, "does not fit", ""
+        (sign, role), batch, context = NO, "does not fit", ""
         if way.fits:
-            # The estimate is not exact, but if a fifth of the memory is free, the job fits despite
-            # the error.
-            mark = OK if way.total_gib <= 0.8 * plan.memory_gib.capacity else BUT
+            sign, role = OK if way.total_gib <= SAFE_SHARE * plan.memory_gib.capacity else BUT
             batch, context = f"{way.batch:,}", f"{way.context or 0:,} tokens"
-        needs = (f"{way.total_gib:.1f} GiB", DIM)
-        yield ScreenLine("  ", mark, f" {way.name:26}{batch:15}{context:18}", needs, whole=True)
+        rows.append(((f"{sign} {way.name}", role), batch, context, f"{way.total_gib:.1f}"))
+    yield from table(("", "largest batch", "longest sequence", "GiB at batch 1"), rows)
     if any(way.fits for way in plan.ways):
         yield ScreenLine(
             "  to see a row's memory and settings, add its options: `--lora 16` (LoRA), `--lora 16 "
@@ -164,24 +165,24 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     else:
         yield marked(OK, "fits", f": {recipe}")
 
-    is_left = "left" if plan.fits else "missing"
+    left_or_missing = "left" if plan.fits else "missing"
     confidences = {
         "measured": "measured by the authors of Trinity-RFT",
-        "clear": f"more than {plan.near_percent} % of the memory is {is_left}",
+        "clear": f"more than {plan.near_percent} % of the memory is {left_or_missing}",
         "close": f"close: {plan.close_because}",
     }
     yield from facts({"confidence": confidences[plan.confidence]})
 
 
 def _solution(plan: PlanCell) -> str:
-    """The value that was searched for, in words."""
+    """The value that was searched for, in words; 0 if no value fits."""
     if plan.solved == "context":
         return f"longest context: {plan.context if plan.fits else 0:,} tokens"
     if plan.solved == "batch":
         return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
     if plan.fits:
         return f"GPUs needed: {plan.gpus}"
-    # These strategies do not split the model.
+    # These strategies do not split the model among the GPUs.
     if plan.strategy in ("single", "dp", "ddp"):
         return "GPUs needed: more do not help, because each holds the whole model"
     return f"GPUs needed: more than {plan.gpus}"
@@ -194,17 +195,17 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines = {name: f"{getattr(memory, name):8.2f}  {what}" for name, what in PARTS.items()}
     percent = abs(plan.margin_percent)
     if plan.margin_percent >= 0:
-        is_free = f"{percent:.1f} % free"
-        is_free += " for what is not counted" if plan.fits and plan.uncounted else ""
+        margin = f"{percent:.1f} % free"
+        margin += " for what is not counted" if plan.fits and plan.uncounted else ""
     elif plan.fits:
         # A measured job may have run although the memory model estimates more than the card has.
-        is_free = f"which ran; this estimate is {percent:.1f} % above the card's memory"
+        margin = f"which ran; this estimate is {percent:.1f} % above the card's memory"
     else:
-        is_free = f"{percent:.1f} % too much"
-    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {is_free}"
+        margin = f"{percent:.1f} % too much"
+    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {margin}"
 
     if memory.reserved:
-        # What must be reserved, without gaps that the allocator frees before it fails.
+        # Without the gaps that the allocator frees before it fails.
         reserved = memory.allocated + memory.fragmentation
         lines["torch reports"] = f"{memory.allocated:8.2f}  in tensors, {reserved:.2f} reserved"
     title = "Memory per GPU (GiB)"
@@ -217,8 +218,8 @@ def _memory(plan: PlanCell) -> Iterator[str]:
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
-    """Yields sections on what would save memory: recipes in order, then changes that are enough on
-    their own, then changes that are not enough."""
+    """Yields sections on what would save memory. If the job fits: recipes in order, then other
+    changes. If it does not: changes that are enough on their own, then those that are not."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     others = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
@@ -238,23 +239,16 @@ def _helps(plan: PlanCell) -> Iterator[str]:
     yield from _steps(title, [help for help in others if not help.recipe])
 
 
-WIDEST_STEP = 56
-"""The width to which steps are padded, so that a line with the saving fits in 80 columns. A longer
-step is not padded."""
-
-
 def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterator[str]:
-    """A section with the steps and the GiB that each saves. `then_fits`: add the recipe with which
-    the job then fits."""
-    lengths = [len(help.step) for help in helps]
-    width = max((length for length in lengths if length <= WIDEST_STEP), default=0)
+    """A section with the GiB that each step saves. `then_fits`: add the recipe with which the job
+    then fits."""
     lines = []
     for help in helps:
-        lines.append(ScreenLine(f"  {help.step:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
+        text = f"  {help.step}  saves {help.saves_gib:.1f} GiB"
         if then_fits:
             with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
-            fits = "may fit" if help.confidence == "close" else "fits"
-            lines.append(ScreenLine(f"      then {fits}{with_recipe}"))
+            text += f", then {'may fit' if help.confidence == 'close' else 'fits'}{with_recipe}"
+        lines.append(ScreenLine(text, hang=4))
     return section(title, lines)
 
 
@@ -283,11 +277,11 @@ def _settings(plan: PlanCell) -> Iterator[str]:
         lines.append(command(f"# before {start}:"))
     lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
     lines += [command(f"{name}: {yaml_value(value)}") for name, value in plan.settings.items()]
-    of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
-    whose = "`--trainer NAME` prints those of your trainer"
+    what_for = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
+    trainers_names = "`--trainer NAME` prints those of your trainer"
     if plan.trainer_settings:
-        whose = "your trainer's are below, as far as it has keys"
-    yield from section(f"Set{of_whole} (plan's own names; {whose})", lines)
+        trainers_names = "your trainer's are below, as far as it has keys"
+    yield from section(f"Set{what_for} (plan's own names; {trainers_names})", lines)
 
 
 def _settings_of_trainer(plan: PlanCell) -> Iterator[str]:

@@ -44,8 +44,9 @@ def resolution_text(
     if NO_GPU in answer.notes:
         # If no GPU was found, the result is a CPU build, so tell the user first that there is no
         # GPU.
-        how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
-        lines += [marked(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
+        for_another_machine = ". For another machine: `--gpu NAME --driver VERSION`"
+        capitalized = NO_GPU[:1].upper() + NO_GPU[1:]
+        lines += [marked(BUT, capitalized, for_another_machine), ""]
     lines += _chosen(answer, snapshot)
 
     if answer.torch:
@@ -53,11 +54,12 @@ def resolution_text(
         # `conda create` makes an environment, which is then active, so verify tests its torch.
         is_new = any(words[:2] == ("conda", "create") for words in steps)
         all_steps = (*steps, ("gpusetup", "verify")) if is_new else steps
-        shown = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
-        lines += section(f"With {installer}", shown or [f"  {installer} has no build that fits"])
+        commands = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
+        no_command = [f"  {installer} has no build that fits"]
+        lines += section(f"With {installer}", commands or no_command)
 
     rejections = answer.rejections if explain else interesting(answer)
-    not_chosen = [*_grouped(rejections)]
+    not_chosen = [*_by_reason(rejections)]
     if not_chosen and len(rejections) < len(answer.rejections):
         not_chosen.append("  `--explain` shows every reason")
     lines += section("Not chosen", not_chosen)
@@ -93,9 +95,9 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     served_gpus = []
     for served in answer.served:
         # A build without kernels for the GPU may contain PTX, which the driver compiles for it.
-        kind = "PTX" if served.by.startswith("compute_") else "kernels"
+        code_type = "PTX" if served.by.startswith("compute_") else "kernels"
         capability = f"compute capability {served.compute_capability}"
-        served_gpus.append(f"{served.gpu} ({capability}, {served.by} {kind})")
+        served_gpus.append(f"{served.gpu} ({capability}, {served.by} {code_type})")
     values["runs on"] = ", ".join(counted(served_gpus))
     values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
     values["newest"] = newest_line(answer.newest, answer)
@@ -113,35 +115,31 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
     yield from table(("package", "version", ""), rows, left=(0, 1))
 
 
-OF_CPU = "is a CPU build"
-
-
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that explain why the newest torch, or another CUDA build of the chosen torch,
-    was not chosen."""
+    was not chosen; if nothing fits, those of the newest release."""
     chosen = parsed(answer.torch or "0")
-    newest = max((chosen, *(parsed(one.torch) for one in answer.rejections)))
-    of_releases = [one for one in answer.rejections if parsed(one.torch) in (newest, chosen)]
-    if not answer.torch:
-        return tuple(of_releases)
+    newest = max((chosen, *(parsed(rejection.torch) for rejection in answer.rejections)))
+    of_releases = [row for row in answer.rejections if parsed(row.torch) in (newest, chosen)]
     # If something fits, users do not ask why the CPU build was not chosen.
-    return tuple(one for one in of_releases if cuda_of(one.backend))
+    return tuple(row for row in of_releases if cuda_of(row.backend) or not answer.torch)
 
 
-def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
-    """Yields each reason with the builds of the newest release that it rejects. The reasons for CPU
-    builds come last."""
+def _by_reason(rejections: Iterable[Rejection]) -> Iterator[str]:
+    """Yields each reason with the builds of the newest release that it rejects. Reasons against CPU
+    builds come last, because users have a GPU to use."""
     by_reason: dict[str, list[Rejection]] = {}
     for rejection in rejections:
         by_reason.setdefault(rejection.reason, []).append(rejection)
 
-    for reason in sorted(by_reason, key=lambda reason: reason.startswith(OF_CPU)):
-        rows = by_reason[reason]
+    for rows in sorted(by_reason.values(), key=lambda rows: rows[0].backend == "cpu"):
         # The first rejection has the newest release, because they are sorted this way.
-        newest = rows[0].torch
+        reason, newest = rows[0].reason, rows[0].torch
         builds = " ".join(row.backend for row in rows if row.torch == newest)
         other_releases = {row.torch for row in rows} - {newest}
         if other_releases:
             builds += f", and {plural(len(other_releases), 'other release')}"
         yield ScreenLine(f"  {reason}", hang=4)
-        yield ScreenLine((f"    {newest:8} {builds}", DIM), hang=13)
+        # Builds that do not fit into the row continue below the first build.
+        first_columns = f"    {newest:8} "
+        yield ScreenLine((first_columns + builds, DIM), hang=len(first_columns))

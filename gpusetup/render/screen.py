@@ -10,6 +10,7 @@ and light backgrounds.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -45,8 +46,6 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
 WIDEST = 120
 """The maximum width of prose in columns, even on a wider terminal, because longer lines are hard to
 read."""
-UNBROKEN = 10**6
-"""The number of columns if no line should be broken."""
 
 Part = tuple[str, str]
 """A text and its role."""
@@ -68,7 +67,7 @@ class ScreenLine(str):
     is too long.
 
     `hang` is the column at which the line's next row begins, by default the column of its first
-    letter. A `whole` line is never broken. A line with `many` keeps the line breaks of its text,
+    letter. A `whole` line is never broken. A `multiline` one keeps the line breaks of its text,
     such as those in a tool's message.
     """
 
@@ -77,11 +76,15 @@ class ScreenLine(str):
     whole: bool
 
     def __new__(
-        cls, *parts: str | Part, hang: int | None = None, whole: bool = False, many: bool = False
+        cls,
+        *parts: str | Part,
+        hang: int | None = None,
+        whole: bool = False,
+        multiline: bool = False,
     ) -> ScreenLine:
         # A snapshot may come from a stranger, and a name in it must not begin a new line. Only a
         # command, which is quoted and never broken, keeps the line breaks inside its quotes.
-        keeps_line_breaks = whole or many
+        keeps_line_breaks = whole or multiline
         cleaned = without_hidden_marks if keeps_line_breaks else one_line
 
         line_parts: list[Part] = []
@@ -111,12 +114,12 @@ class Screen(str):
         screen.lines = screen_lines
         return screen
 
-    def shown(self, *, width: int | None, colour: bool) -> str:
+    def for_terminal(self, *, width: int | None, colour: bool) -> str:
         """The text for a terminal with `width` columns; None means that no line is broken."""
         if width is None and not colour:
             return str(self)
         # A width of 0 or None means that there is no terminal, so do not break lines.
-        columns = min(width, WIDEST) if width else UNBROKEN
+        columns = min(width, WIDEST) if width else sys.maxsize
 
         rows = (row for line in self.lines for row in _broken(line, columns, colour=colour))
         return "".join(f"{row}\n" for row in rows)
@@ -159,8 +162,8 @@ def table(
     """The lines of a table with dim titles; the row of titles is left out if all are empty. Cells
     are right-aligned, except in the columns of `left`.
 
-    A last column of text (without a title, or left-aligned) is not padded, and a text that is too
-    long for the terminal continues in its own column.
+    If the last column has no title or is left-aligned, it holds sentences: it is not padded, and a
+    sentence that is too long for the terminal continues below its beginning.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
@@ -170,28 +173,24 @@ def table(
         grid.append([cell if isinstance(cell, tuple) else (cell, "") for cell in row])
 
     last_column = len(titles) - 1
-    ends_in_text = not titles[-1] or last_column in left
-    padded_columns = last_column if ends_in_text else len(titles)
-    widths = [
-        max((len(cells[column][0]) for cells in grid), default=0)
-        for column in range(padded_columns)
-    ]
-    return [_table_row(cells, widths, left) for cells in grid]
+    ends_with_sentence = not titles[-1] or last_column in left
+    padded_columns = last_column if ends_with_sentence else len(titles)
+    widths = []
+    for column in range(padded_columns):
+        widths.append(max((len(cells[column][0]) for cells in grid), default=0))
 
-
-def _table_row(cells: Sequence[Part], widths: Sequence[int], left: Container[int]) -> ScreenLine:
-    """A row of a table. `widths` are those of the padded columns; one column of text may follow."""
-    parts: list[str | Part] = []
-    for column, (text, role) in enumerate(cells):
-        padding = " " * (widths[column] - len(text)) if column < len(widths) else ""
-        if column in left:
-            parts += ["  ", (text, role), padding]
-        else:
-            parts += [f"  {padding}", (text, role)]
-    has_text = len(cells) > len(widths) and cells[-1][0] != ""
-    # Two spaces precede each column, and also the text.
-    text_begins_at = sum(widths) + 2 * len(cells)
-    return ScreenLine(*parts, hang=text_begins_at, whole=not has_text)
+    lines = []
+    for cells in grid:
+        parts: list[str | Part] = []
+        for column, width in enumerate(widths):
+            cell = cells[column]
+            padding = " " * (width - len(cell[0]))
+            parts += ["  ", cell, padding] if column in left else ["  ", padding, cell]
+        sentence = cells[-1] if ends_with_sentence else ("", "")
+        # Two spaces precede each column, and also the sentence.
+        begins_at = sum(widths) + 2 * len(cells)
+        lines.append(ScreenLine(*parts, "  ", sentence, hang=begins_at, whole=not sentence[0]))
+    return lines
 
 
 def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
@@ -201,27 +200,22 @@ def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
     >>> facts({"Python": "3.12", "driver": None, "torch": "2.9.1"})
     ['  Python  3.12', '  torch   2.9.1']
     """
-    shown = {label: value for label, value in values.items() if value}
-    # Two spaces separate a label from its value.
-    width = max(map(len, shown), default=0) + 2
+    present = {label: value for label, value in values.items() if value}
+    # Two spaces precede a label and separate it from its value.
+    width = max(map(len, present), default=0) + 2
     return [
         ScreenLine((f"  {label:{width}}", DIM), value, hang=2 + width)
-        for label, value in shown.items()
+        for label, value in present.items()
     ]
 
 
 def yaml_value(value: object) -> str:
-    """A value in YAML notation.
+    """A value in YAML notation; JSON is also YAML.
 
-    >>> yaml_value({"offload": True, "ranks": 2}), yaml_value(None)
-    ('{offload: true, ranks: 2}', 'null')
+    >>> yaml_value("fsdp"), yaml_value({"offload": True})
+    ('fsdp', '{"offload": true}')
     """
-    if isinstance(value, Mapping):
-        items = (f"{key}: {yaml_value(item)}" for key, item in value.items())
-        return "{" + ", ".join(items) + "}"
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def plural(count: int, word: str) -> str:
@@ -234,7 +228,8 @@ def plural(count: int, word: str) -> str:
 
 
 def command(text: str, indent: int = 2) -> ScreenLine:
-    """A line with a command, which is never broken, so that it can be copied."""
+    """A line with a command, which is never broken, so that it can be copied. If the user's shell
+    does not find its program by name, the line has the words that start it (`set_program`)."""
     program, space, arguments = text.partition(" ")
     typed = TYPED.get(program, program) + space + arguments
     return ScreenLine(" " * indent, (typed, COMMAND), whole=True)
@@ -244,7 +239,7 @@ def remark(word: str, text: str) -> ScreenLine:
     """A line such as `error: …`, `hint: …`, `advice: …` or `note: …`. Line breaks in the text are
     kept."""
     role = {"error": ERROR, "note": HEADING}.get(word, HINT)
-    return ScreenLine((word, role), f": {text}", hang=2, many=True)
+    return ScreenLine((word, role), f": {text}", hang=2, multiline=True)
 
 
 def notes(texts: Iterable[str]) -> list[str]:
@@ -262,7 +257,8 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
     The line is broken between words, but not inside a command in backticks, and continues at its
     `hang` column. A `whole` line is broken only at the line breaks that it contains.
     """
-    # On a narrow terminal, a large indent would leave no room for words.
+    # On a narrow terminal, a large indent would leave no room for words, so it is at most a third.
+    # An empty line has no column at which it could continue.
     hang = 0 if line.whole else min(line.hang, columns // 3, len(line))
     # TextWrapper breaks lines at spaces, so replace them inside commands with another character of
     # the same width. Positions in `guarded` are then positions in the line.

@@ -25,6 +25,8 @@ from gpusetup.tune.bench import Trial
 from gpusetup.tune.config_file import SUFFIX
 
 RESULTS = {"ok": "ran", "oom": "out of memory"}
+ERROR_LENGTH = 70
+"""How much of an error's first line fits into a table."""
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
@@ -69,18 +71,13 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
         yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
 
 
-MOST_ADVICE = 3
-"""How much advice the screen shows, so that the changes stay the larger part of it."""
-
-
 def _advice(answer: TuneAnswer) -> Iterator[str]:
-    """The first sentence of the first pieces of advice, and where to read the rest."""
-    for text in answer.recommendations[:MOST_ADVICE]:
+    """The first sentence of each piece of advice, and how to read the rest of it."""
+    for text in answer.recommendations:
         first_sentence, _, _ = text.partition(". ")
         yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
-    more = len(answer.recommendations) - MOST_ADVICE
-    if more > 0:
-        yield ScreenLine(f"  {more} more with `--json`, which also gives each in full", hang=4)
+    if answer.recommendations:
+        yield ScreenLine("  `--json` gives each in full", hang=4)
 
 
 # --- measurements -------------------------------------------------------------------------------
@@ -91,7 +88,6 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
     each setting gains."""
     device = answer.device or "this device"
     if answer.trials:
-        titles = ("batch", "result", "peak", "samples/s")
         rows = [
             (
                 str(trial.batch),
@@ -105,17 +101,14 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
         if answer.batch_size is not None:
             condition = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
             best = ScreenLine("  ", (f"Batch size: {answer.batch_size}", GOOD), condition, hang=4)
-        trials = table(titles, rows, left=())
+        trials = table(("batch", "result", "peak", "samples/s"), rows, left=())
         yield from section(f"Batch sizes on {device}", (*trials, "", best))
     if answer.benchmark:
-        # Without the size of the data set, the length of an epoch is unknown.
-        has_epochs = any(row.seconds_per_epoch for row in answer.benchmark)
-        epoch_title = ("s / epoch",) if has_epochs else ()
-        titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
-        cells = [comparison_cells(row, has_epochs=has_epochs) for row in answer.benchmark]
+        titles = ("", "batch", "s / 1000", "s / epoch", "peak", "samples/s", "speed-up", "")
+        lines = table(titles, map(comparison_cells, answer.benchmark))
         sentences = [*losses(answer.benchmark), *filter(None, [answer.cause])]
-        said = [ScreenLine(f"  {sentence}", hang=2) for sentence in sentences]
-        yield from section(f"Measured on {device}", (*table(titles, cells), *said))
+        lines += [ScreenLine(f"  {sentence}", hang=2) for sentence in sentences]
+        yield from section(f"Measured on {device}", lines)
 
 
 def result(trial: Trial) -> str:
@@ -124,7 +117,7 @@ def result(trial: Trial) -> str:
         return RESULTS[trial.status]
     # torch's messages may be pages long.
     first_line = next(iter((trial.detail or "").splitlines()), "")
-    return f"failed: {first_line}"[:70]
+    return f"failed: {first_line}"[:ERROR_LENGTH]
 
 
 def gib(size_bytes: int | None) -> str:
@@ -147,21 +140,21 @@ def speed(samples_per_second: float | None, spread_percent: float | None) -> str
     return figure if spread_percent is None else f"{figure} ± {spread_percent / 2:.0f} %"
 
 
-def comparison_cells(row: Row, *, has_epochs: bool) -> tuple[str, ...]:
-    """The cells of a row in the comparison. If the row did not run, its last cell gives the
-    reason."""
+def comparison_cells(row: Row) -> tuple[str, ...]:
+    """The cells of a row in the comparison. If the row did not run, its last cell gives the reason,
+    and all between are empty. The time of an epoch needs the size of the data set."""
     # Write `+ AMP`, as in the guide's table.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
         # The reason of a skipped row is our own sentence.
         failure = row.detail if row.status == "skipped" else result(row)
-        return name, *("",) * (6 if has_epochs else 5), failure or ""
+        return name, "", "", "", "", "", "", failure or ""
     rate = row.samples_per_second
     return (
         name,
         str(row.batch),
         seconds(1000 / rate) if rate else "",
-        *((seconds(row.seconds_per_epoch),) if has_epochs else ()),
+        seconds(row.seconds_per_epoch),
         gib(row.peak_bytes),
         speed(rate, row.spread_percent),
         "" if row.speed_up is None else f"{row.speed_up:.2f} x",
@@ -183,7 +176,7 @@ def seconds(amount: float | None) -> str:
 def note(row: Row) -> str:
     """The last cell of a row: whether its setting was kept, or why it was left out."""
     # Only rows that add a setting are kept or left out; the base row and the row with all settings
-    # are not.
+    # may have a remark.
     if not row.name.startswith("+"):
         return row.detail or ""
     result = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
@@ -200,7 +193,7 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
     """
     for row in rows:
         if row.loss_steps:
-            # JSON has no NaN, so a loss that is none is None.
+            # JSON has no NaN, so the answer has None for it.
             mixed, plain = (
                 "NaN" if loss is None else f"{loss:.4g}"
                 for loss in (row.loss, row.loss_without_amp)

@@ -30,6 +30,8 @@ SAYS_OUT_OF_MEMORY = re.compile(
 )
 """CUDA's own sentence; other programs say "out of memory" too."""
 OUT_OF_MEMORY, NO_KERNEL_IMAGE = 2, 209
+MOST_OF_PROGRAMS = 99
+"""The greatest number that other programs often use as an error code, such as errno."""
 CHARACTERS_AROUND = 500
 """The characters before and after an error number that are searched for the word CUDA."""
 Found = tuple[int, int, int]
@@ -83,8 +85,9 @@ def by_number(text: Text) -> Iterator[Found]:
         number, start = int(match[1]), match.start()
         # Some errors had other numbers before CUDA 10.1.
         code = OLD_CODES.get(number, number)
-        # Other programs use the numbers up to 99 and those of `BY_PROGRAMS` as error codes too.
-        is_only_of_cuda = number > 99 and code not in BY_PROGRAMS and "cu" in match[0]
+        # Other programs use small numbers and those of `BY_PROGRAMS` as error codes too.
+        is_of_programs = number <= MOST_OF_PROGRAMS or code in BY_PROGRAMS
+        is_only_of_cuda = not is_of_programs and "cu" in match[0]
         around = text.low[max(start - CHARACTERS_AROUND, 0) : start + CHARACTERS_AROUND]
         if code in NAMES and (is_only_of_cuda or "cuda" in around):
             yield code, start, match.end()

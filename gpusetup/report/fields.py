@@ -294,6 +294,7 @@ def dotted_cuda(number: str) -> str:
     """
     if not number.isdigit():
         return number
+    # The API's number is 1000 * major + 10 * minor.
     major, rest_of_number = divmod(int(number), 1000)
     return f"{major}.{rest_of_number // 10}"
 
@@ -350,7 +351,8 @@ MAX_VALUES = 4
 
 
 def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
-    """The claims that these patterns find in a text; each different value once per pattern.
+    """The claims that these patterns find in a text; per pattern, the first `MAX_VALUES` different
+    values.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> row = FieldPattern("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")
@@ -363,15 +365,17 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
         if not text.has_any(needles):
             continue
         pattern, values = in_any_case(row.pattern), set[str | bool | int]()
+        # A pattern with a fixed value may have no group.
+        group = 1 if row.value is None else 0
         for offset, window in text.near(*needles):
             for match in pattern.finditer(window):
-                # A pattern with a fixed value may have no group.
-                group = 1 if row.value is None else 0
                 value = (match[1] or "").strip() if row.value is None else row.value
-                if value != "" and value not in values and len(values) < MAX_VALUES:
-                    values.add(value)
-                    source = text.source(offset + match.start(group))
-                    yield Claim(row.subject, value, source, row.trust)
+                # An alternative that only consumes words (`REQUIRED_DRIVER`) leaves the group empty.
+                if value == "" or value in values or len(values) == MAX_VALUES:
+                    continue
+                values.add(value)
+                source = text.source(offset + match.start(group))
+                yield Claim(row.subject, value, source, row.trust)
 
 
 # macOS 10.0 to 10.15. Old programs read macOS 11 as 10.16.

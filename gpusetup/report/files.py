@@ -34,8 +34,7 @@ FAILED = re.compile(
 """A loader's message about a file that it could not load."""
 # `version 'GLIBCXX_3.4.32' not found (required by /x/_C.so)`.
 REQUIRED_BY = re.compile(rf"\bnot found \(required by ({PATH})\)", re.I)
-"""The file that needs a newer version of a library. The failing file is this one, not the library.
-"""
+"""The file that needs a newer version of a library."""
 MAX_LISTED = 12
 """The most files that are kept from listings, because a full `ldconfig -p` has thousands."""
 MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
@@ -54,6 +53,7 @@ def files(text: Text) -> Facts:
     failing, listed = None, []
     for number, line in enumerate(text.lines, 1):
         is_short = len(line) < MAX_LOADER_LINE
+        # The file that requires a newer library is the one that fails, so it is looked for first.
         if is_short and (match := REQUIRED_BY.search(line) or FAILED.search(line)):
             # Each form of the message has its own group, so only one group has a value.
             failing = (number, line, next(filter(None, match.groups())))

@@ -109,7 +109,7 @@ def _names_in(flat: str) -> Iterator[str]:
 
 
 def _different_names(names: Iterable[str]) -> list[str]:
-    """The names of different cards. If one card has several names, only the most complete one.
+    """The names of different cards. Of several names for one card, only the most complete one.
 
     >>> _different_names(["5070 Ti", "RTX 5070 Ti Laptop GPU", "RTX 3080"])
     ['RTX 5070 Ti Laptop GPU', 'RTX 3080']
@@ -118,17 +118,20 @@ def _different_names(names: Iterable[str]) -> list[str]:
     for name in names:
         words = tokens(name) - SERIES_WORDS
         # "3080" is taken as a short form of "3080 Ti", because few machines have both.
-        has_fuller_name = any(words < known_words for known_words in by_words)
-        if has_fuller_name or len(by_words.get(words, "")) > len(name):
+        is_short_form = any(words < of_other for of_other in by_words)
+        # The same words, written out more fully: "NVIDIA GeForce RTX 3080" for "rtx3080".
+        is_shorter = len(by_words.get(words, "")) > len(name)
+        if is_short_form or is_shorter:
             continue
-        by_words = {known: card for known, card in by_words.items() if not known <= words}
+        by_words = {other: card for other, card in by_words.items() if not other <= words}
         by_words[words] = name
     return list(by_words.values())
 
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
     """Whether a number means a card, judging by a suffix, a memory size or nearby words."""
-    if not match["number"][-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
+    has_suffix = not match["number"][-1].isdigit()
+    if has_suffix or match["laptop"] or match["laptop2"] or match["size"]:
         return True
     before = flat[max(match.start() - CHARACTERS_BEFORE_CARD, 0) : match.start()]
     return bool(CARD_BEHIND.match(flat, match.end()) or CARD_WORD.search(before))
@@ -164,28 +167,29 @@ def capability_warnings(text: Text) -> Facts:
     # The windows overlap, so a warning may be found twice; `report/merge.py` keeps one event.
     for offset, window in text.near(*NEEDLES):
         for match in WARNING.finditer(window):
+            start, end = offset + match.start(), offset + match.start("rest")
             # From "Found GPU" on, the text belongs to the next GPU's warning.
             details = match["rest"].split("Found GPU")[0]
-            start, end = offset + match.start(), offset + match.start("rest")
             kernels = _kernels(details)
             if kernels:
                 yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
-            capability = match["capability"] or match["sm"] or ""
-            if "%" in capability:
-                # torch's template (`%d.%d`), printed without values. Only the warning about old
-                # GPUs has it.
+            # torch's template, printed without its values. Only the warning about old GPUs has it.
+            if match["capability"] == "%d.%d":
                 yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
-            # The warning that only lists kernels names no capability.
-            elif capability:
-                gpu = _gpu_of_warning(match, capability)
-                warned_of[match["index"], gpu.name] = gpu
-                is_refusal = match["sm"] is not None
-                side = _side_of_kernels(
-                    Capability.parse(capability), kernels, details, is_refusal=is_refusal
-                )
-                if side:
-                    values = {"gpu": gpu.name, "capability": str(gpu.compute_capability)}
-                    yield text.event("gpu-not-in-wheel", start, end, {**values, "side": side})
+                continue
+            written = match["capability"] or match["sm"]
+            # The warning that only lists kernels names no GPU.
+            if not written:
+                continue
+            name, capability = _name_in_warning(match), Capability.parse(written)
+            number = None if match["index"] is None else int(match["index"])
+            gpu = Gpu(name=name, cuda_index=number, compute_capability=capability)
+            warned_of[match["index"], name] = gpu
+            is_refusal = match["sm"] is not None
+            side = _side_of_kernels(capability, kernels, details, is_refusal=is_refusal)
+            if side:
+                values = {"gpu": name, "capability": str(capability), "side": side}
+                yield text.event("gpu-not-in-wheel", start, end, values)
     # A GPU without a number is left out if another warning has the same name with a number.
     numbered = {name for number, name in warned_of if number}
     different = tuple(
@@ -203,16 +207,11 @@ def _kernels(warning: str) -> list[str]:
     return [f"sm_{digits.replace('.', '')}" for digits in re.findall(CAPABILITIES, warning)]
 
 
-def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
-    """The GPU named in a warning. One form has a group for the GPU's name; in the other form, the
-    name is at the end of the words before it."""
+def _name_in_warning(match: re.Match[str]) -> str:
+    """The GPU's name. One form has a group for it; in the other, it ends the words before."""
     brand = re.search(BRAND, match["words"] or "")
     name = brand[0] if brand else match["model"] or match["words"].split()[-1]
-    return Gpu(
-        name=name.strip(),
-        cuda_index=None if match["index"] is None else int(match["index"]),
-        compute_capability=Capability.parse(capability),
-    )
+    return name.strip()
 
 
 def _side_of_kernels(
@@ -224,11 +223,11 @@ def _side_of_kernels(
     `is_refusal`: whether the warning says that torch is not compatible with the GPU.
     """
     supported = [Capability.parse(kernel) for kernel in kernels]
-    is_old = capability < max(supported) if supported else capability <= NEWEST_WITHOUT_KERNELS
     # Kernels also run on GPUs with the same major version and a higher minor version.
     if any(one.major == capability.major and one <= capability for one in supported):
         return None
-    # The two limits that torch prints are no refusal of a GPU with a higher minor version.
+    is_old = capability < max(supported) if supported else capability <= NEWEST_WITHOUT_KERNELS
+    # "Minimum and Maximum cuda capability" alone is printed for newer GPUs too, which may work.
     is_too_old = "too old" in details or ("Minimum and Maximum" in details and is_old)
     if not (supported or is_refusal or is_too_old):
         return None

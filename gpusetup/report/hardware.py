@@ -31,8 +31,8 @@ def pci_devices_and_nodes(text: Text) -> Facts:
     """The GPUs listed by `lspci`, device nodes from `ls -l /dev`, and GPUs from other makers."""
     for index, line in enumerate(text.lines):
         if " controller" in line and (listing := LSPCI.search(line)):
-            # The lines from " controller" on belong to the next device.
             below = " ".join(text.lines[index + 1 : index + 1 + DETAIL_LINES])
+            # From the next " controller" on, the lines belong to the next device.
             driver = IN_USE.search(below.partition(" controller")[0])
             name = listing[2]
             vendors = (one.id for one in MAKERS if one.listed and re.search(one.listed, name))
@@ -56,6 +56,7 @@ def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
 
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
+
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
 """A lookbehind that leaves out cards that are only one of several: "for NVIDIA or AMD cards",
 "supports Intel Arc"."""
@@ -140,20 +141,21 @@ def stack_named(machine: Snapshot) -> MakerStack | None:
     """The AMD or Intel GPU that a text names, for which torch's build is then chosen; None if the
     text also shows an NVIDIA GPU, or a GPU that torch has no build for."""
     kinds = ("foreign-gpu", "hip-kernel-missing")
-    shown = [event.values for event in machine.events if event.kind in kinds]
-    names = [values.get("gfx") or values.get("name", "") for values in shown]
+    named = [event.values for event in machine.events if event.kind in kinds]
+    names = [values.get("gfx") or values.get("name", "") for values in named]
     # A missing kernel of HIP names no maker, because HIP is AMD's.
-    vendors = {values.get("vendor", AMD.id) for values in shown}
-    is_of_nvidia = machine.gpus or judged_on(machine.pci_devices) or machine.driver.version
-    if len(vendors) != 1 or is_of_nvidia or machine.os.family == "macos":
+    vendors = {values.get("vendor", AMD.id) for values in named}
+    has_nvidia = machine.gpus or judged_on(machine.pci_devices) or machine.driver.version
+    # torch's only build for a Mac needs no choice.
+    if has_nvidia or machine.os.family == "macos":
         return None
-    if AMD.id in vendors:
-        named = list(filter(gfx_of, names)) or ["AMD GPU"]
+    if vendors == {AMD.id}:
+        of_known_target = list(filter(gfx_of, names)) or ["AMD GPU"]
         # A card's name says more to a reader than its target.
-        name = min(named, key=lambda name: name.startswith("gfx"))
-        gpu = Gpu(name=name, maker=AMD.id, target=gfx_of(named[0]))
+        name = min(of_known_target, key=lambda name: name.startswith("gfx"))
+        gpu = Gpu(name=name, maker=AMD.id, target=gfx_of(of_known_target[0]))
         return MakerStack(maker=AMD.id, gpus=(gpu,))
     with_xpu = [name for name in names if maker_named(name) is INTEL and has_xpu(name)]
-    if INTEL.id not in vendors or not with_xpu:
-        return None
-    return MakerStack(maker=INTEL.id, gpus=(Gpu(name=with_xpu[0], maker=INTEL.id),))
+    if vendors == {INTEL.id} and with_xpu:
+        return MakerStack(maker=INTEL.id, gpus=(Gpu(name=with_xpu[0], maker=INTEL.id),))
+    return None

@@ -36,8 +36,8 @@ SIZE_FIELDS = {
 
 
 def _with_meaning(event: Event, snapshot: Snapshot) -> Event:
-    """The event with the meaning that it has together with the other facts of the text, and with
-    memory sizes in bytes (those that cannot be read are left out)."""
+    """The event with the kind that it has together with the other facts of the text; an
+    out-of-memory event with its sizes in bytes."""
     os = snapshot.os
     # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no Linux
     # kernel may come from WSL.
@@ -47,8 +47,11 @@ def _with_meaning(event: Event, snapshot: Snapshot) -> Event:
     # collect_env found no GPU, but a machine with a CUDA build may well have one without a driver.
     if event.values.get("shown_by") == "collect_env" and snapshot.torch.cuda:
         return replace(event, kind="smi-not-found")
-    if event.kind != "out-of-memory":
-        return event
+    return _with_bytes(event) if event.kind == "out-of-memory" else event
+
+
+def _with_bytes(event: Event) -> Event:
+    """The event with its memory sizes in bytes, without those that cannot be read."""
     values: dict[str, str] = {}
     for name, text in event.values.items():
         size = memory(text.replace("bytes", "B")) if name in SIZE_FIELDS else text

@@ -21,6 +21,8 @@ PACKAGE_ROW = re.compile(
     r"(?: {1,30}(?P<build>[\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}(?P<channel>[\w./-]{2,60}))?| {2,}\S.*)?$"
 )
 """A row of `pip list`, `pip freeze` or `conda list`, or of collect_env's copy of these lists."""
+MAX_ROW = 140
+"""Longer lines are sentences."""
 CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 # Parts of the names of packages that belong to the GPU stack.
 RELEVANT = re.compile(
@@ -34,8 +36,7 @@ def packages(text: Text) -> Facts:
     if not RELEVANT.search(text.low):
         return
     for line in text.lines:
-        # A shorter line cannot contain a version, and a longer one is a sentence.
-        row = PACKAGE_ROW.match(line) if 5 <= len(line) < 140 else None
+        row = PACKAGE_ROW.match(line) if len(line) < MAX_ROW else None
         name = normalised(row["name"]) if row else ""
         if row and (is_watched(name) or name in CONDA_WATCHED):
             yield _package_of_row(row, line, name)
@@ -117,19 +118,23 @@ def refusals(text: Text) -> Facts:
                 if requirement in already_read:
                     continue
                 already_read.add(requirement)
-                values = {"requirement": requirement}
+                values = {"requirement": requirement, **_choice(match["versions"] or "")}
                 if index:
                     values["index"] = index[1]
-                if versions := (match["versions"] or "").strip():
-                    # pip writes `none` if it saw no version at all.
-                    is_none = versions.startswith("none")
-                    values["none_found"] = "true" if is_none else "false"
-                    if not is_none:
-                        values["versions"] = versions[:MAX_VERSIONS_CHARACTERS]
                 start = offset + match.start()
                 end = start + len(match[0][:MESSAGE_CHARACTERS])
                 yield text.event("no-matching-distribution", start, end, values)
                 yield from pin_claims(requirement, text.source(start), SURE)
+
+
+def _choice(versions: str) -> dict[str, str]:
+    """pip's list of versions as values of an event; none if the text does not quote it."""
+    if not versions.strip():
+        return {}
+    # pip writes `none` if it saw no version at all.
+    if versions.strip().startswith("none"):
+        return {"none_found": "true"}
+    return {"none_found": "false", "versions": versions.strip()[:MAX_VERSIONS_CHARACTERS]}
 
 
 def pin_claims(words: str, source: str, trust: int) -> Facts:

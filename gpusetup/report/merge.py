@@ -4,8 +4,9 @@ kept as readings."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from gpusetup.model.finding import Failing
@@ -54,8 +55,8 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     by_kind: dict[type, list[Any]] = defaultdict(list)
     for fact in facts:
         by_kind[type(fact)].append(fact)
-    claims: list[Claim] = by_kind[Claim]
-    values, field_readings = choose_values(claims)
+    ranked = claims_by_trust(by_kind[Claim])
+    values = values_of(ranked)
     gpus, list_readings = choose_gpus(by_kind[Gpus])
     # Facts without duplicates, in the order of the text; None if there are none.
     listed: dict[str, Any] = {
@@ -72,7 +73,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
         },
         failing=next(iter(by_kind[Failing]), Failing()),
         events=_events(by_kind[Event]),
-        readings=(*field_readings, *list_readings),
+        readings=(*readings_of_fields(ranked), *list_readings),
     )
     return with_implied_fields(snapshot)
 
@@ -101,8 +102,8 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
         readings += gpu_readings(listed.source, listed.gpus)
     if not lists:
         return None, readings
-    # The sort is stable, so the first of several equally trusted lists counts.
     not_empty = [listed for listed in lists if listed.gpus]
+    # The sort is stable, so the first of several equally trusted lists counts.
     ranked = sorted(not_empty, key=lambda listed: -listed.trust)
     if not ranked:
         return (), readings
@@ -119,32 +120,36 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     return tuple(completed), readings
 
 
-def choose_values(
-    claims: Iterable[Claim],
-) -> tuple[Mapping[str, Mapping[str, Any]], list[Reading]]:
-    """The value of each field, by the part of the snapshot and the field's name, and the readings
-    of it from different sources.
-
-    The most trusted claim counts; among equally trusted claims, the first.
-    """
+def claims_by_trust(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """The claims about each field, by its subject; the most trusted first, and equally trusted ones
+    in the order of the text."""
     by_subject: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims:
         by_subject[claim.subject].append(claim)
+    return {
+        subject: sorted(of_field, key=lambda claim: -claim.trust)
+        for subject, of_field in by_subject.items()
+    }
+
+
+def values_of(ranked: Mapping[str, list[Claim]]) -> dict[str, dict[str, Any]]:
+    """The value of each field from its best claim, by the part of the snapshot and the field's
+    name: `{"torch": {"version": "2.5.1"}}`."""
     values: dict[str, dict[str, Any]] = defaultdict(dict)
-    readings: list[Reading] = []
-    for subject, of_field in by_subject.items():
-        # The sort is stable, so equally trusted claims stay in the order of the text.
-        ranked = sorted(of_field, key=lambda claim: -claim.trust)
-        value: Any = ranked[0].value
-        # The only field with several values, which its claim joins by spaces.
-        if subject == "torch.kernels":
-            value = tuple(str(value).split())
+    for subject, (best, *_) in ranked.items():
         part, _, name = subject.partition(".")
-        values[part][name] = value
-        # Each different value with the first source for it.
+        values[part][name] = best.value
+    # The only field of several values. A claim joins them by spaces.
+    if "kernels" in values["torch"]:
+        values["torch"]["kernels"] = tuple(values["torch"]["kernels"].split())
+    return values
+
+
+def readings_of_fields(ranked: Mapping[str, list[Claim]]) -> Iterator[Reading]:
+    """A reading for each different value that is claimed for a field, with its best source."""
+    for subject, of_field in ranked.items():
         sources: dict[str, str] = {}
-        for claim in ranked:
+        for claim in of_field:
             sources.setdefault(str(claim.value), claim.source)
-        for claimed, source in [*sources.items()][:MAX_READINGS]:
-            readings.append(Reading(subject=subject, source=source, value=claimed))
-    return values, readings
+        for value, source in islice(sources.items(), MAX_READINGS):
+            yield Reading(subject=subject, source=source, value=value)

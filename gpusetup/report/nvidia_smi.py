@@ -37,11 +37,12 @@ BELOW_ALL_LISTS = GUESS - 1
 
 def nvidia_smi(text: Text) -> Facts:
     """The facts from all outputs of nvidia-smi, and the NVML error in the text."""
-    # A table that was pasted without its banner is recognized by its rows.
     table_starts = [index for index, line in enumerate(text.lines) if SMI_VERSION.search(line)]
+    # A table that was pasted without its banner is recognized by its rows.
     if not table_starts and any("|" in line and row_of(line) for line in text.lines):
         table_starts = [0]
     query_starts = [index for index, line in enumerate(text.lines) if "NVSMI LOG" in line]
+    # A part of the output (`-d PERFORMANCE`, or a cut text) may have no heading.
     if not query_starts and text.has_any(QUERY_PARTS):
         query_starts = [0]
     for name, starts, parse in (

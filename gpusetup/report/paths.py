@@ -65,23 +65,19 @@ def paths(text: Text) -> Facts:
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
-    """Claims for the system that most paths belong to, and for the one whose tools are named."""
-    # A path with a drive letter contains a colon, and most texts have no such path.
-    in_windows = len(WINDOWS.findall(flat)) if ":" in flat else 0
-    counts = {
-        "windows": in_windows,
-        "macos": len(MACOS.findall(flat)),
-        "linux": len(LINUX.findall(flat)),
-    }
-    family = max(counts, key=lambda name: counts[name])
-    # On Windows, programs that were ported from Linux also print folders such as `/usr/`.
-    if in_windows:
-        family = "windows"
-    if counts[family]:
+    """Claims for the system that the paths belong to, and for the one of which most tools and files
+    are named."""
+    paths_in = {"macos": len(MACOS.findall(flat)), "linux": len(LINUX.findall(flat))}
+    family = max(paths_in, key=lambda name: paths_in[name])
+    # On Windows, programs that were ported from Linux also print folders such as `/usr/`, so one
+    # Windows path decides. It contains a colon, and most texts have none.
+    if ":" in flat and WINDOWS.search(flat):
+        yield Claim("os.family", "windows", "paths", HINT)
+    elif paths_in[family]:
         yield Claim("os.family", family, "paths", HINT)
-    counts = {name: sum(word in low for word in words) for name, words in WORDS_OF_SYSTEM.items()}
-    family = max(counts, key=lambda name: counts[name])
-    if counts[family]:
+    words_of = {name: sum(word in low for word in words) for name, words in WORDS_OF_SYSTEM.items()}
+    family = max(words_of, key=lambda name: words_of[name])
+    if words_of[family]:
         yield Claim("os.family", family, "paths", GUESS)
 
 

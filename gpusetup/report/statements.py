@@ -45,6 +45,7 @@ def is_prose(line: str) -> bool:
     sentence = line.strip()
     if not sentence or PRINTED.search(line):
         return False
+    # Prose consists of letters; versions, paths and tables of digits and signs.
     letter_share = len(LETTER.findall(sentence)) / len(sentence.replace(" ", ""))
     if len(WIDE.findall(sentence)) >= WIDE_OF_PROSE:
         return letter_share >= WIDE_LETTERS_OF_PROSE
@@ -136,14 +137,14 @@ DENIALS = re.compile(
 
 
 def statements(text: Text) -> Facts:
-    """What the person states, each thing once, and which lines are the person's own."""
+    """What the person states, each statement once, and which lines are the person's own."""
     prose = prose_lines(text)
     own = [str(number) for number in prose if not is_program_output(text.lines[number - 1])]
     if own:
         yield Claim("report.sentences", " ".join(own), "report")
-    # Denials become spaces of the same length, so that positions stay.
     words = "\n".join(prose.values())
-    words = in_any_case(DENIALS.pattern).sub(lambda said: " " * len(said[0]), words)
+    # Denials become spaces of the same length, so that positions stay.
+    words = in_any_case(DENIALS.pattern).sub(lambda denial: " " * len(denial[0]), words)
     for statement in STATEMENTS:
         match = in_any_case(statement.pattern).search(words)
         if match is None:
@@ -151,7 +152,7 @@ def statements(text: Text) -> Facts:
         # Each line of prose is one line of `words`.
         source = line_source([*prose][words.count("\n", 0, match.start())])
         # `python_` is the group for the same value in another wording.
-        groups = {name.rstrip("_"): said for name, said in match.groupdict().items() if said}
+        groups = {name.rstrip("_"): word for name, word in match.groupdict().items() if word}
         values = {**statement.values, **groups}
         quote = match[0][:SHOWN_CHARACTERS]
         yield Event(kind=statement.kind, values=values, source=source, text=quote)

@@ -108,7 +108,7 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     values = {"exception": (failure["name"] if failure else None) or "error"}
     if missing:
         values["needs"] = "yes"
-    # What is missing is named, so it is no sign of a GPU stack that fails.
+    # A message that names what is missing is no sign of a GPU stack that fails.
     if missing or (SAYS_AN_ERROR.search(line) and not NOT_OWN.search(line)):
         values["own"] = "yes"
     return Event(kind="program-failed", values=values, source=source, text=line[:SHOWN_CHARACTERS])
@@ -146,21 +146,20 @@ def _marks(text: Text) -> Iterator[Mark]:
     """All marks of programs near the end of the text."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     for match in BUILT_PACKAGE.finditer(text.flat, first):
-        package = match[1]
-        program = of_package(package)
+        package = match[1].lower()
+        built = of_package(package)
         # If torch itself is being built, no other program failed.
-        if package.lower() != "torch":
-            name = program.name if program else package.lower()
-            yield BUILT_HERE, match.start(), name, "build"
+        if package != "torch":
+            yield BUILT_HERE, match.start(), built.name if built else package, "build"
     # The pattern is slow on long texts, and most texts have no such path.
     if "-packages" in text.low:
         for match in PACKAGE_IN_PATH.finditer(text.flat, first):
-            if program := of_package(match[1]):
-                yield PACKAGE_OF_FRAME, match.start(), program.name, None
-    for known in PROGRAMS:
-        for mark in known.marks:
+            if owner := of_package(match[1]):
+                yield PACKAGE_OF_FRAME, match.start(), owner.name, None
+    for program in PROGRAMS:
+        for mark in program.marks:
             if (start := text.low.rfind(mark)) >= 0:
-                weight = BARE_NAME if mark == known.name.lower() else MARK_OF_PROGRAM
-                yield weight, start, known.name, None
+                weight = BARE_NAME if mark == program.name.lower() else MARK_OF_PROGRAM
+                yield weight, start, program.name, None
     if (start := text.low.rfind("torch")) >= 0:
         yield TORCH_NAMED, start, "torch", None

@@ -36,35 +36,28 @@ def typed(text: Text) -> Facts:
     above = ""
     for number, line in enumerate(text.lines, 1):
         # The first line below a command is its output.
-        asked = above if PROMPT.search(above) or "import torch" in above else ""
-        yield from _said_by_torch(line, asked, line_source(number))
+        command = above if PROMPT.search(above) or "import torch" in above else ""
+        yield from _torchs_answer(line, command, line_source(number))
         above = line
 
 
-def _said_by_torch(line: str, asked: str, source: str) -> Facts:
+def _torchs_answer(line: str, command: str, source: str) -> Facts:
     """torch's version, CUDA or HIP, whether it sees a GPU, its kernels and the GPU's capability, in
-    one line of output. `asked` is the command above the line."""
+    one line of output. `command` is the line above it, if that is a command."""
     answer = OF_TORCH.search(line)
     if answer is None:
         return
     version, runtime = answer["version"], answer["runtime"]
     # Two numbers in a line, such as `1.2.3 4.5`, may be any program's.
-    is_torchs = bool(answer["python"] or answer["label"] or answer["kernels"] or "torch" in asked)
+    is_torchs = bool(answer["python"] or answer["label"] or answer["kernels"] or "torch" in command)
     if version and is_torchs and (runtime or answer["sees"] or answer["kernels"]):
         yield Claim("torch.version", version, source, SURE if answer["python"] else USUAL)
-        if runtime and runtime != "None":
-            is_hip = (answer["label"] or "").startswith("rocm")
-            number = ".".join(runtime.split(".")[:2])
-            yield Claim("torch.hip" if is_hip else "torch.cuda", number, source, USUAL)
-        elif runtime and not answer["label"]:
-            yield Claim("torch.backend", "cpu", source, HINT)
-        if runtime:
-            yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=line)
+        yield from _runtime(answer, line, source)
         # If the command asked for a Mac's device, the answer says nothing about CUDA.
-        if answer["sees"] and "mps" not in asked:
+        if answer["sees"] and "mps" not in command:
             yield Claim("torch.cuda_available", answer["sees"] == "True", source, SURE)
         # The environment that the text is about is the one whose torch sees no GPU.
-        other_python = OTHER_PYTHON.search(asked)
+        other_python = OTHER_PYTHON.search(command)
         if other_python and answer["sees"] == "False":
             yield Claim("python.executable", other_python[1], source, HINT)
     if answer["kernels"]:
@@ -73,3 +66,17 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
         if answer["major"]:
             capability = Capability(int(answer["major"]), int(answer["minor"]))
             yield Gpus((Gpu(name="the GPU", compute_capability=capability),), source, HINT)
+
+
+def _runtime(answer: re.Match[str], line: str, source: str) -> Facts:
+    """The CUDA or HIP version that torch prints after its own; `None` in a build without either."""
+    runtime, label = answer["runtime"], answer["label"] or ""
+    if not runtime:
+        return
+    yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=line)
+    if runtime != "None":
+        subject = "torch.hip" if label.startswith("rocm") else "torch.cuda"
+        yield Claim(subject, ".".join(runtime.split(".")[:2]), source, USUAL)
+    # A ROCm or XPU build also prints None for CUDA, but its label says what it is.
+    elif not label:
+        yield Claim("torch.backend", "cpu", source, HINT)

@@ -15,7 +15,6 @@ from gpusetup.configs.keys import trainer_of
 from gpusetup.configs.settings import (
     EMPTY,
     Setting,
-    name_of,
     names_in,
     switch_value,
     unquoted,
@@ -70,22 +69,27 @@ models."""
 def training_of(case: ConfigCase) -> Training | None:
     """The kind of model that the config trains, judged by its keys; None if the keys do not show
     it, or if the guides have no advice for it."""
-    settings = case.config.settings
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
-    kinds = [unquoted(one.text)[:LONGEST_VALUE] for one in settings
-             if name_of(one.path) in MODEL_KIND_KEYS]  # fmt: skip
-    names_sequences = any(
-        SEQUENCE_MODEL.search(kind) and not NOT_SEQUENCE_MODEL.search(kind) for kind in kinds
-    )
-    if names_sequences and trainer_of(case.config) is None:
+    # The trainers that gpusetup knows train published models, not one's own LSTM.
+    if trainer_of(case.config) is None and names_sequence_model(case):
         return "sequences"
+    # Of the guides' models, only those for image restoration have such keys (`base_channels`,
+    # `use_perceptual_loss`).
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return "images"
     lengths = [whole_number(setting) or 0 for setting in plain_values(case, "length")]
     has_long_sequences = max(lengths, default=0) > LONGEST_SMALL_SEQUENCE
-    names_model = "model_name_or_path" in names_in(settings)
+    names_model = "model_name_or_path" in names_in(case.config.settings)
     return "language" if names_model or has_long_sequences else None
+
+
+def names_sequence_model(case: ConfigCase) -> bool:
+    """Whether a value of the config names a recurrent model or a custom transformer."""
+    values = [unquoted(one.text)[:LONGEST_VALUE] for one in case.with_name(*MODEL_KIND_KEYS)]
+    return any(
+        SEQUENCE_MODEL.search(value) and not NOT_SEQUENCE_MODEL.search(value) for value in values
+    )
 
 
 def plain_values(case: ConfigCase, role: str) -> list[Setting]:

@@ -170,10 +170,8 @@ def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVe
         shape = shape_of_question(question)
         if question.context is None and shape.tokens is None and not shape.encoder:
             return "the config does not say how long a sequence is, so plan would only assume it"
-        if steps is None and from_config.per_gpu is None:
-            return "its batch may be that of all GPUs together"
         if steps is None and from_config.per_gpu != size:
-            return "it holds several batches"
+            return "its batch may be that of all GPUs together, or one of several"
         return judge(from_config, size, case.facts.card, steps)
     except GpuSetupError as problem:
         return problem.message
@@ -220,9 +218,9 @@ def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
     job, _ = _job_of(from_config, 1, card)
     # Use the memory model alone, as `judge` did; a measured run may say something else.
     place = replace(card, predict=True)
-    start = f"With sequences of {job.context:,} tokens"
-    for setting in case.with_role("batch")[:1]:
-        start += f" and `{dotted(setting.path)}: 1`"
+    start, batches = f"With sequences of {job.context:,} tokens", case.with_role("batch")
+    if batches:
+        start += f" and `{dotted(batches[0].path)}: 1`"
 
     def sentence(how: str, decisions: Iterable[Decision]) -> str:
         is_close = any(decision.close_because for decision in decisions)
@@ -300,30 +298,33 @@ class Split(Frozen):
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     """For each batch setting, suggest a better split of the same effective batch, or explain why
-    the setting is kept, with the guides' batch for this card."""
+    the setting is kept; then mention the guides' batch for this card, once."""
     # In OpenNMT, ESPnet and others this key makes the batch count tokens, frames or elements.
     if any(case.with_name("batch_type")):
         return
-    # Several batch settings belong to several loaders or stages: none of them is changed, and the
-    # guide is mentioned once.
-    guide, is_only_one = guide_batch(case), len(case.with_role("batch")) == 1
+    guide = guide_batch(case)
     for setting, key in case.keyed:
-        if key.role != "batch":
-            continue
-        size = whole_number(setting)
+        size = whole_number(setting) if key.role == "batch" else None
         if size is None or size < 1:
             continue
         split = _split_of(case, setting, size)
-        suggestions = list(_better_split(case, split)) if key.written and is_only_one else []
+        # Several batch settings belong to several loaders or stages: none of them is changed.
+        may_change = key.written and len(case.with_role("batch")) == 1
+        suggestions = list(_better_split(case, split)) if may_change else []
         yield from suggestions or _why_kept(case, split)
-        # A measurement on this machine, and a batch that another file sets, count more than the
-        # guide; so does plan where it is certain, except about the batch of all GPUs together.
-        verdict = verdict_on(case, size)
-        is_sure = not isinstance(verdict, str) and verdict.verdict == "clear"
-        is_decided = case.measured.batch_size or case.fixed_by
-        if guide and not is_decided and (guide.of_all_gpus or not is_sure):
+        if guide and _leaves_room_for_guide(case, size, guide):
             yield _compared_with_guide(case, split, guide)
             guide = None
+
+
+def _leaves_room_for_guide(case: ConfigCase, size: int, guide: GuideBatch) -> bool:
+    """Whether nothing surer than the guide decides on a batch: a measurement on this machine,
+    another file that sets it, or plan where it is certain."""
+    if case.measured.batch_size or case.fixed_by:
+        return False
+    # plan judges the batch of one GPU, so it says nothing about that of all GPUs together.
+    verdict = verdict_on(case, size)
+    return guide.of_all_gpus or isinstance(verdict, str) or verdict.verdict != "clear"
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
@@ -456,23 +457,20 @@ def _compared_with_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> s
     measure."""
     size, effective = split.size, split.effective
     sentence = f"{guide.text}; {label(split.setting)} is {size}."
-    # The effective batch in micro-batches no larger than the guide's, unless that moves away from
-    # the guide's range.
+    # A batch outside of the guide's range is split into micro-batches no larger than the guide's,
+    # unless a batch that is too small would become even smaller.
     micro = 0
     if not guide.least <= size <= guide.most and 0 < effective <= LARGEST_EFFECTIVE:
-        micro = next(divisors(effective, guide.most))
-        if micro == size or micro < size < guide.least:
-            micro = 0
+        largest = next(divisors(effective, guide.most))
+        if largest != size and not largest < size < guide.least:
+            micro = largest
     if micro and tied_to_micro_batch(case) is None:
         sentence += f" {_in_pieces(micro, effective)} keeps the effective batch of {effective}."
     elif guide.least == 0:
         most = guide.most
         sentence += f" To go beyond it, accumulate: {most} x 2 is a batch of {2 * most}."
     elif 0 < effective < guide.least:
-        sentence += (
-            " A larger effective batch is another experiment, because it needs another learning "
-            "rate."
-        )
+        sentence += " A larger effective batch is another experiment."
     measured = f"{measuring(case)} --max {guide.most}"
     return f"{sentence} To measure which batch size fits, run `{measured}`"
 

@@ -57,7 +57,6 @@ def with_proposal(
     """The answer with the proposed changes of the config at `source`, which are written to `target`
     if there is one; a file that is there is copied first."""
     tuned = edited(config, proposal.edits)
-    written = None
     # A config that is changed in place is only written, and copied, if something changes.
     if target and named_file.is_there(target) and Path(target).samefile(source):
         target = source if config.raw != tuned.raw else None
@@ -66,11 +65,10 @@ def with_proposal(
             with blocked_by_files(f"Cannot keep the previous {target}"):
                 shutil.copy(target, target + SUFFIX)
         write_bytes(target, tuned.raw)
-        written = target
     return replace(
         answer,
         changes=proposal.changes,
         cannot_fit=proposal.cannot_fit,
         recommendations=proposal.words,
-        written=written,
+        written=target or None,
     )

@@ -124,8 +124,7 @@ class TrialTable:
         if self.effective and size <= self.effective:
             size = next(divisors(self.effective, size))
         if size == before.batch:
-            alike = " with the same effective batch" if self.effective else ""
-            return f"no other size{alike} is better"
+            return "no other size with the same effective batch is better"
         return before._replace(batch=size)
 
     def best(self) -> Step:

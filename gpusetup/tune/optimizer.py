@@ -34,11 +34,11 @@ BUSY_PERCENT = 85.0
 waits for something."""
 
 
-def precision_asked(config: Mapping[str, Any]) -> Any:
+def precision_in(config: Mapping[str, Any]) -> Any:
     """The search option `amp` of a dict, or what its switches for mixed precision mean: `bf16`,
     `fp16`, or True for the type that suits the GPU; None if it has none.
 
-    >>> precision_asked({"batch_size": 16, "use_mixed_precision": True}), precision_asked({})
+    >>> precision_in({"batch_size": 16, "use_mixed_precision": True}), precision_in({})
     (True, None)
     """
     for name, value in config.items():
@@ -96,7 +96,7 @@ class BatchSizeOptimizer:
         with self._saved_job(sample_data) as job, Bench(job) as bench:
             device = bench.device()
             # The 16-bit type of `amp: True` depends on the device.
-            amp = precision_asked(self.config)
+            amp = precision_in(self.config)
             bench.job = replace(job, amp=device.half if amp is True else amp)
             # On a CPU, other programs need the memory too. At least 1 GiB, because torch itself
             # needs a part of it.

@@ -168,35 +168,35 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
         if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
-    kind = "bf16" if capability >= FIRST_WITH_BFLOAT16 else "fp16"
+    half = "bf16" if capability >= FIRST_WITH_BFLOAT16 else "fp16"
     reason = "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model"
     source = "acceleration guide"
     if is_faster:
         reason, source = "it trains faster", MEASURED
         if not settings:
-            yield from add_key(case, kind, "true", reason)
-    yield from _half_switches(case, kind, reason, source)
+            yield from add_key(case, half, "true", reason)
+    yield from _half_switches(case, half, reason, source)
 
 
-def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Iterator[Suggestion]:
+def _half_switches(case: ConfigCase, half: str, reason: str, source: str) -> Iterator[Suggestion]:
     """Set the config's own precision, or one of its switches for mixed precision, to the type
-    `kind` (bf16 or fp16)."""
+    `half` (bf16 or fp16)."""
     for setting in case.with_role("precision"):
         if unquoted(setting.text) in FULL_PRECISION:
             # Lightning: `16-mixed`, `bf16-mixed`.
-            value = f"{kind.removeprefix('fp')}-mixed"
+            value = f"{half.removeprefix('fp')}-mixed"
             yield from change_value(case, setting, value, reason, source)
-    if kind == "fp16":
+    if half == "fp16":
         yield from _asks_for_bf16(case)
     # Only one switch is set, because a second one would conflict with it.
     if any(map(switch_value, case.with_role("amp", "bf16", "fp16"))):
         return
-    is_off = [one for one in case.with_role("amp", kind) if switch_value(one) is False]
+    is_off = [one for one in case.with_role("amp", half) if switch_value(one) is False]
     if is_off:
-        value = kind if _takes_type(is_off[0]) else "true"
+        value = half if _takes_type(is_off[0]) else "true"
         yield from change_value(case, is_off[0], value, reason, source)
-    elif not case.with_role("amp", kind):
-        yield from _without_switch(case, kind, reason)
+    elif not case.with_role("amp", half):
+        yield from _without_switch(case, half, reason)
 
 
 def _asks_for_bf16(case: ConfigCase) -> Iterator[str]:
@@ -211,22 +211,22 @@ def _asks_for_bf16(case: ConfigCase) -> Iterator[str]:
             )
 
 
-def _without_switch(case: ConfigCase, kind: str, reason: str) -> Iterator[Suggestion]:
-    """Add a switch for the type `kind` to a config that only has one for the other type
+def _without_switch(case: ConfigCase, half: str, reason: str) -> Iterator[Suggestion]:
+    """Add a switch for the type `half` to a config that only has one for the other type
     (`fp16: false` on a GPU that bf16 suits better), or explain why not."""
-    other, half = next(iter(case.with_role("bf16", "fp16")), None), _half_setting(case)
+    other, in_16_bits = next(iter(case.with_role("bf16", "fp16")), None), _half_setting(case)
     # Without any switch for 16 bits, nothing shows that the training may use them.
     if other is None:
         return
-    if half is not None:
-        value = unquoted(half.text)[:LONGEST_SHOWN]
-        yield f"{label(other)} stays off, because {label(half)} is {value}"
-    elif added := add_key(case, kind, "true", reason):
+    if in_16_bits is not None:
+        value = unquoted(in_16_bits.text)[:LONGEST_SHOWN]
+        yield f"{label(other)} stays off, because {label(in_16_bits)} is {value}"
+    elif added := add_key(case, half, "true", reason):
         yield from added
     else:
         yield (
-            f"{label(other)} is off, and this GPU has tensor cores: mixed precision in {kind} "
-            f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
+            f"{label(other)} is off, and this GPU has tensor cores: mixed precision in {half} "
+            f"saves 1 to 49 % of the memory. Not written, because the config has no key for {half}"
         )
 
 

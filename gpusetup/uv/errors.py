@@ -15,9 +15,8 @@ from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
 """The name of the request's project. uv's messages contain it where they mean the request."""
-NO = 1
-"""uv's exit code if it finds no solution."""
-COULD_NOT = 2
+EXIT_NO_SOLUTION = 1
+EXIT_FAILED = 2
 """uv's exit code if something else fails, such as connecting to an index or writing a file."""
 NO_SOLUTION = "No solution found"
 MOST_LETTERS, MOST_LINES = 500, 120
@@ -46,26 +45,28 @@ NOT_ANSWERED = re.compile(
 )
 """uv's messages for an index that refuses access, that shows a broken file, or that a setting
 forbids to ask. It may still have the package."""
-ERROR = re.compile(r"(\x1b\[[\d;]{0,20}m){0,9}error\b")
-"""The start of uv's own error, `error: ...`, which uv may print in colour."""
 
 
-def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiable) -> GpuSetupError:
+def uv_error(
+    title: str, output: Output, no_solution: type[GpuSetupError] = Unsatisfiable
+) -> GpuSetupError:
     """The error for a failed run of uv: the cause in the first line, then uv's message.
 
-    uv's exit code tells whether there is no solution or uv failed otherwise; `no` is the error
-    class for the first case.
+    uv's exit code tells whether there is no solution or uv failed otherwise; `no_solution` is the
+    error class for the first case.
     """
     # uv did not run to its end, so it has no exit code.
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
-    text = said_by(output)
-    kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
-    kind = kinds.get(output.exit, ToolFailed)
-    # uv also finds no solution if an index does not answer.
-    if kind is no and (NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))):
-        kind = Unreached
-    return kind(f"{cause(text)}\n  {title}: {text}", hint=hint_for(kind))
+    text = message_of(output)
+    error: type[GpuSetupError] = ToolFailed
+    if output.exit == EXIT_FAILED:
+        error = Unreached
+    elif output.exit == EXIT_NO_SOLUTION:
+        # uv also finds no solution if an index does not answer.
+        is_unanswered = NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))
+        error = Unreached if is_unanswered else no_solution
+    return error(f"{cause(text)}\n  {title}: {text}", hint=hint_for(error))
 
 
 def cause(text: str) -> str:
@@ -82,6 +83,7 @@ def cause(text: str) -> str:
     elif unknown:
         line = f"No index has {', '.join(unknown)}"
     elif NO_SOLUTION not in text:
+        # uv lists the causes from the outermost to the innermost.
         first, *others = [row.strip() for row in text.split("\n") if row.strip()]
         reasons = [row for row in others if row.startswith("cause: ")]
         line = f"{first}: {reasons[-1].removeprefix('cause: ')}" if reasons else first
@@ -125,14 +127,14 @@ def lacks(message: str, name: str) -> bool:
     return is_missing or re.search(NO_RELEASE.format(re.escape(name)), text) is not None
 
 
-def hint_for(kind: type[GpuSetupError]) -> str:
-    """The hint for this kind of error."""
-    if kind is Unsatisfiable:
+def hint_for(error: type[GpuSetupError]) -> str:
+    """The hint for an error of this class."""
+    if error is Unsatisfiable:
         return (
             "nothing was changed; name packages and versions that your index has; one without a "
             "wheel for this Python is built by `uv pip install --no-build-isolation NAME`"
         )
-    if kind is Unreached:
+    if error is Unreached:
         return (
             "nothing was changed; read the message above, check the network (proxy, certificates, "
             f"~/.netrc) or the disk ({emptying_the_cache()}), then run this again"
@@ -140,12 +142,12 @@ def hint_for(kind: type[GpuSetupError]) -> str:
     return "nothing was changed"
 
 
-def said_by(output: Output) -> str:
+def message_of(output: Output) -> str:
     """The text that the program printed after its first `error: `, without colours and logins. If
     the program printed nothing, the text says how it ended."""
     lines = (output.stderr or output.stdout).strip().split("\n")
-    # uv may warn of hundreds of files before.
-    start = next((number for number, line in enumerate(lines) if ERROR.match(line)), 0)
+    # uv may warn of hundreds of files before. It prints no colours, because it gets NO_COLOR.
+    start = next((number for number, line in enumerate(lines) if line.startswith("error")), 0)
     # Cut first, so that no pattern runs over a text of any length.
     text = "\n".join(shortened(line) for line in lines[start : start + MOST_LINES])
     text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip().removeprefix("error: ")
@@ -171,5 +173,6 @@ def explanation(text: str) -> str:
     'Because a==1 depends on b==2, it fails.'
     """
     line = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
+    # uv's reasons begin with this word, after its title.
     start = line.find("Because ")
     return line[start:] if start > 0 else line

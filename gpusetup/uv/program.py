@@ -20,6 +20,8 @@ from gpusetup.system.refusals import blocked_by_files
 
 TORCH_INDEX_NAME = "gpusetup-torch"
 """torch's index in a question to uv. An index of the user with this name is unlikely."""
+SETTINGS_SECONDS, VENV_SECONDS = 30.0, 120.0
+"""The time limits for uv when it prints its settings, and when it creates an environment."""
 NOT_PASSED_ON = (
     # gpusetup names the environment itself, and uv runs in the current folder.
     *("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "UV_SYSTEM_PYTHON"),
@@ -30,7 +32,7 @@ NOT_PASSED_ON = (
     *("UV_NO_BINARY", "UV_NO_BINARY_PACKAGE", "UV_REQUIRE_HASHES"),
     # Bytecode would be a file that no wheel lists.
     "UV_COMPILE_BYTECODE",
-    # It would empty the folder in which gpusetup keeps the journal of a new environment.
+    # This would empty the folder in which gpusetup keeps the journal of a new environment.
     "UV_VENV_CLEAR",
     # These change which Python starts and what it imports.
     *("PYTHONHOME", "PYTHONPATH"),
@@ -112,17 +114,18 @@ def read_settings() -> Settings:
     """The settings as uv itself prints them (`--show-settings`, in the notation of Rust). If it
     prints none, its answer to the question will say why."""
     words = (uv_program(), "pip", "compile", "--show-settings", "-")
-    shown = run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
-    indexes = list(INDEX.finditer(shown))
+    printed = run(words, timeout=SETTINGS_SECONDS, environment=uv_environment(), stdin="\n").stdout
+    indexes = list(INDEX.finditer(printed))
     urls = [split_login(index["url"])[0] for index in indexes]
-    is_only = [index["default"] for index in indexes] == ["true"] and "flat_index: []" in shown
+    # One index, which replaces PyPI, and no folder of wheels (`--find-links`).
+    is_only = [index["default"] for index in indexes] == ["true"] and "flat_index: []" in printed
     return Settings(
         indexes=tuple(dict.fromkeys(urls)),
         only_index=urls[0] if is_only else None,
-        has_no_index="no_index: true" in shown,
-        is_offline="connectivity: Offline" in shown,
-        has_target="target: Some" in shown,
-        links_files="link_mode: Symlink" in shown,
+        has_no_index="no_index: true" in printed,
+        is_offline="connectivity: Offline" in printed,
+        has_target="target: Some" in printed,
+        links_files="link_mode: Symlink" in printed,
     )
 
 
@@ -153,4 +156,4 @@ def venv_step(folder: str, base: str) -> Step:
     # Without `--no-project`, uv reads the working folder's project to choose a Python.
     options = ("--no-config", "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
-    return Step(argv=argv, timeout_seconds=120.0)
+    return Step(argv=argv, timeout_seconds=VENV_SECONDS)

@@ -12,14 +12,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import index_url
-from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.packages import IndexAnswer, SetQuestion
 from gpusetup.choose.wish import name_of
@@ -31,13 +30,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import (
-    QUESTION,
-    complaint,
-    explanation,
-    names_not_found,
-    names_without_wheel,
-)
+from gpusetup.uv.errors import QUESTION, explanation, names_not_found, names_without_wheel, uv_error
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
     Settings,
@@ -163,8 +156,8 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
                 limits = folder / "constraints.txt"
                 limits.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
                 # The option alone would replace the files that the user's variable names.
-                own = question.variables.get("UV_CONSTRAINT", "").split()
-                for file in (*own, str(limits)):
+                of_user = question.variables.get("UV_CONSTRAINT", "").split()
+                for file in (*of_user, str(limits)):
                     options += ["--constraints", file]
         # `compile` reads the project as an argument, `install` as a requirements file. The lock
         # gets a place of its own, because the user's settings may name a file for it.
@@ -180,7 +173,7 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    raise complaint("uv cannot plan the installation", output)
+    raise uv_error("uv cannot plan the installation", output)
 
 
 def _packages_in_lock(lock: Path) -> Packages:
@@ -220,16 +213,8 @@ class PersonIndex:
     """The user's indexes and torch's own indexes below a root URL, asked on behalf of one
     machine."""
 
-    def __init__(
-        self,
-        machine: Snapshot,
-        root: str,
-        begin: Callable[[Choice, tuple[str, ...]], None],
-    ) -> None:
-        """Prepare the indexes for a machine. `begin` is called with torch's choice and the words of
-        the packages before the first question. If it raises an error, the choice of packages ends
-        with that error."""
-        self.root, self.begin = root, begin
+    def __init__(self, machine: Snapshot, root: str) -> None:
+        self.root = root
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
 
@@ -242,18 +227,19 @@ class PersonIndex:
         """The newest releases that answer the question, or uv's reason why there are none."""
         if question.torch is None:
             return self._answer(question, ())
-        possible = (*FAMILY, *question.of_torch_index)
-        named = [name for name in map(name_of, question.words) if name in possible]
+        on_torch_index = (*FAMILY, *question.of_torch_index)
+        named = [name for name in map(name_of, question.words) if name in on_torch_index]
         answer = self._answer(question, named)
-        # uv takes a package from torch's index only if it is named. So ask again with the members
+        # uv takes a package from torch's index only if it is named. So ask again with the packages
         # that another package brought from elsewhere, or because of which there was no answer.
+        # torch itself is always named.
         seen = {*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")}
-        brought = [name for name in possible[1:] if name in seen and name not in named]
+        brought = [name for name in on_torch_index[1:] if name in seen and name not in named]
         if not brought:
             return answer
         words = (*question.words, *brought)
         again = self._answer(replace(question, words=words), (*named, *brought))
-        # Without an answer in both cases, the first reason is about what was asked for.
+        # Without an answer in both cases, the first reason is about what was requested.
         return answer if again.reason and answer.reason else again
 
     def _answer(self, question: SetQuestion, members: Sequence[str]) -> IndexAnswer:
@@ -325,13 +311,13 @@ class Wheel(Frozen):
     name: str
     """The project's name."""
     version: str
-    filename: str
     url: str
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
     index: str | None = None
-    """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
+    """The URL of the index that the wheel comes from, without a login; None if it is unknown, or if
+    the wheel is not from an index."""
     is_of_torch_index: bool = False
 
     @property
@@ -354,7 +340,7 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
             hint="nothing was changed; install it by itself first, then run this again",
         )
     row = rows[0]
-    # A wheel from a folder has a path instead of a URL.
+    # A wheel from a folder on this disk has a path instead of a URL.
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
     is_of_torch_index = name in question.names
     index = split_login(question.index)[0] if is_of_torch_index else settings.only_index
@@ -362,7 +348,6 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
     return Wheel(
         name=name,
         version=version,
-        filename=row.get("name") or unquote(urlsplit(url).path).rpartition("/")[2],
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),

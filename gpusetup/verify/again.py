@@ -10,6 +10,7 @@ from .values import (
     CRASHED,
     FAILED,
     HOST,
+    NO_ANSWER,
     NOT_REPEATABLE,
     PASSED,
     WRONG,
@@ -27,8 +28,8 @@ ADVICE = (
 MEANS = "results on this device would be wrong now and then"
 
 
-def tells_more_if_asked_again(check: Check, device: str, answer: Row) -> bool:
-    """Whether to ask a check again after this answer."""
+def should_ask_again(check: Check, device: str, answer: Row) -> bool:
+    """Whether a check failed in such a way that a second try shows more."""
     # A check of the host does not compute, and one among ranks needs the other ranks.
     if device == HOST or device.endswith(" ranks"):
         return False
@@ -37,7 +38,7 @@ def tells_more_if_asked_again(check: Check, device: str, answer: Row) -> bool:
         return False
     outcome = Outcome(**answer["outcome"])
     # A device that hangs would take the whole limit once more.
-    return outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith("no answer")
+    return outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith(NO_ANSWER)
 
 
 def ask_again(child: Any, task: ChildTask, first: Row) -> Row:
@@ -55,8 +56,8 @@ def ask_again(child: Any, task: ChildTask, first: Row) -> Row:
     if task.check.in_float64 and problem_of(outcome) == WRONG:
         third = child.ask(task._replace(in_float64=True))
         seconds += third["seconds"]
-        words = "it fails in float64 too: the device computes wrong numbers"
+        meaning = "it fails in float64 too: the device computes wrong numbers"
         if third["outcome"]["status"] == PASSED:
-            words = "it is right in float64: the kernels of its other formats are wrong"
-        outcome = outcome._replace(detail=f"{outcome.detail} ({words})")
+            meaning = "it is right in float64: the kernels of its other formats are wrong"
+        outcome = outcome._replace(detail=f"{outcome.detail} ({meaning})")
     return {"outcome": outcome._asdict(), "seconds": seconds}

@@ -9,7 +9,7 @@ from typing import Any, Sequence
 from .checks.table import LEVELS
 from .judging.expect import parse
 from .streams import put
-from .values import Asked, WrongQuestion
+from .values import RunOptions, WrongQuestion
 
 SUMMARY = "Tests that torch works on your GPUs, by computing with it and checking the results."
 EXAMPLES = (
@@ -28,6 +28,7 @@ class Parser(argparse.ArgumentParser):
         raise WrongQuestion(message, f"`{self.prog} --help` shows the options")
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
+        # argparse would ignore that stdout cannot be written.
         put(message)
 
 
@@ -69,14 +70,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--seed",
         type=seed,
-        default=Asked().seed,
+        default=RunOptions().seed,
         metavar="N",
         help="seed for the random numbers used in the checks",
     )
-    many = {"action": "extend", "nargs": "+", "default": [], "metavar": "CHECK"}
+    many = {"action": "extend", "nargs": "+", "default": []}
     only = "run only these checks, of whatever level, and the checks that they need"
-    add("--only", **many, help=only)
-    add("--skip", **many, help="skip these checks")
+    add("--only", **many, metavar="CHECK", help=only)
+    add("--skip", **many, metavar="CHECK", help="skip these checks")
     add(
         "--timeout",
         type=seconds,
@@ -91,10 +92,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="auto (every GPU; there must be at least one), cpu, one GPU (cuda:0), Intel's GPUs "
         "(xpu), Apple's GPU (mps), or none (when you build a container image without a GPU)",
     )
-    many["metavar"] = "EXPR"
     add(
         "--expect",
         **many,
+        metavar="EXPR",
         help="fail unless all of these conditions are true, e.g. 'gpus>=2' 'torch==2.5.*' "
         "'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' 'arch>=8.6' (the build has a kernel for "
         "it)",
@@ -136,8 +137,8 @@ def checked(parsed: Options) -> Options:
             f"--seconds {parsed.seconds:g} is for the stress level, not for {parsed.level}",
             "add `--level stress`, or leave it out",
         )
-    parsed.asked = Asked(
-        parsed.seed, parsed.seconds or Asked().seconds, parsed.level, only=tuple(parsed.only)
+    parsed.for_checks = RunOptions(
+        parsed.seed, parsed.seconds or RunOptions().seconds, parsed.level, only=tuple(parsed.only)
     )
     parsed.expect = [parse(text) for text in parsed.expect]
     return parsed

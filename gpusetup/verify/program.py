@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .again import ask_again, tells_more_if_asked_again
+from .again import ask_again, should_ask_again
 from .answer.junit import as_junit
 from .answer.render import SPEED_OVER_CPU, as_json, as_text
 from .answer.screen import Live, complain, write
@@ -27,6 +27,7 @@ from .values import (
     CRASHED,
     FAILED,
     HOST,
+    NO_ANSWER,
     NOT_ASKED,
     PASSED,
     SKIPPED,
@@ -79,7 +80,7 @@ def run_checks(options: Options) -> int:
     """Run all requested checks, write the report, and return the exit code. Several ranks write
     one report together."""
     # Names that do not exist end the program before any check runs.
-    refuse_unknown((*options.asked.only, *options.skip))
+    refuse_unknown((*options.for_checks.only, *options.skip))
     rank = rank_in(os.environ)
     return run_as_rank(options, rank) if rank else run_alone(options)
 
@@ -91,7 +92,7 @@ def run_alone(options: Options) -> int:
         # that.
         if path:
             write("", path, "a")
-    run = Run(options, Child(options.verbose, options.asked))
+    run = Run(options, Child(options.verbose, options.for_checks))
     exit_code_of_signal = 0
     try:
         run.all()
@@ -110,16 +111,17 @@ def run_as_rank(options: Options, rank: Rank) -> int:
     """Run the checks of one rank. Rank 0 merges the reports of all, writes the result, and tells
     the other ranks the exit code."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
-    run = Run(options, Child(options.verbose, options.asked), rank, link)
+    run = Run(options, Child(options.verbose, options.for_checks, rank), rank, link)
     try:
         run.all()
         # The child of rank 0 may hold the store that all ranks use, so it ends last.
         others = link.others(as_message(run.report()))
     finally:
         run.child.end()
+    # Only rank 0 writes the report; the others exit with its code.
+    if isinstance(link, Spoke):
+        return link.exit_code()
     try:
-        if rank.rank:
-            return link.finish(1)
         return link.finish(write_report(merged(run.report(), others, rank), options))
     except Stop as stop:
         link.finish(stop.exit_code)
@@ -142,11 +144,11 @@ class Run:
     ) -> None:
         self.options, self.child, self.rank, self.link = options, child, rank, link
         self.facts: Row = {
-            "seed": options.asked.seed,
+            "seed": options.for_checks.seed,
             "devices": [],
             "python": platform.python_version(),
         }
-        self.rows = chosen_rows(options.asked.level, options.asked.only, options.skip)
+        self.rows = chosen_rows(options.for_checks.level, options.for_checks.only, options.skip)
         self.results: List[Result] = []
         self.end = time.monotonic() + (options.timeout or float("inf"))
         """The time at which `--timeout` ends the run."""
@@ -200,7 +202,7 @@ class Run:
         # A rank tests the GPU with its local index or, if Slurm shows each task a single GPU, that.
         if self.rank and devices:
             devices = (devices[self.rank.local % len(devices)],)
-        # If torch could not look for GPUs, report the results under the kind of device.
+        # If torch finds no GPU, its checks still appear in the report, as skipped ones.
         if not devices and wanted != "none":
             return ("cuda" if wanted == "auto" else wanted,)
         return devices
@@ -248,13 +250,10 @@ class Run:
         if self.rank and self.rank.rank:
             send(self.link.link, {"doing": check.name})
         # A check that runs for `--seconds` gets that time in addition.
-        limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
-        # Set the rank's variables for every check, because the process has already loaded torch
-        # when it meets the other ranks.
-        variables = self.rank.environment if self.rank else ()
-        task = ChildTask(check, subject, limit, max(1.0, seconds_left), variables_of_rank=variables)
+        limit = check.limit_seconds + (self.options.for_checks.seconds if check.lasts else 0.0)
+        task = ChildTask(check, subject, limit, max(1.0, seconds_left))
         answer = self.child.ask(task)
-        if tells_more_if_asked_again(check, device, answer) and time.monotonic() < self.end:
+        if should_ask_again(check, device, answer) and time.monotonic() < self.end:
             answer = ask_again(self.child, task, answer)
         self._record(check, device, answer)
 
@@ -277,7 +276,7 @@ class Run:
         # `--timeout` ended the check before it answered.
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
             self.is_late = True
-        is_silent = outcome.detail.startswith("no answer") and device != HOST
+        is_silent = outcome.detail.startswith(NO_ANSWER) and device != HOST
         self.silent[device] = 1 + self.silent.get(device, 0) if is_silent else 0
         if self.silent[device] >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
@@ -294,12 +293,13 @@ def blocked(
 ) -> Optional[Outcome]:
     """The skipped outcome of a check if one that it needs did not pass on this device or the host
     (if `device` is None, on any device); None if the check can run."""
-    for name, place, outcome, *_ in results:
-        is_about_device = device is None or place in (device, HOST)
-        if name not in needs or not is_about_device or outcome.status == PASSED:
+    for result in results:
+        is_about_device = device is None or result.device in (device, HOST)
+        status = result.outcome.status
+        if result.name not in needs or not is_about_device or status == PASSED:
             continue
         # If the needed check was skipped itself, its own reason tells more.
-        if outcome.status == SKIPPED:
-            return Outcome(SKIPPED, outcome.detail)
-        return Outcome(SKIPPED, f"needs {name}, which {outcome.status}")
+        if status == SKIPPED:
+            return Outcome(SKIPPED, result.outcome.detail)
+        return Outcome(SKIPPED, f"needs {result.name}, which {status}")
     return None

@@ -14,6 +14,8 @@ UNEXPECTED = "not as expected"
 """What a result shows, if it is not simply right: wrong results; an error, a crash or a missing
 part; too slow; a failure that a second try did not show; skipped; an operator of the census that
 gives something else than the CPU, which is no failure; an `--expect` that is not met."""
+NO_ANSWER = "no answer"
+"""How the detail of a check begins that its time limit ended."""
 HOST = "host"
 """The device of a result that does not belong to a single device."""
 
@@ -41,8 +43,8 @@ class ReportBlocked(Stop):
     exit_code = 3
 
 
-class Asked(NamedTuple):
-    """The user's options for every check; the child gets them when it starts."""
+class RunOptions(NamedTuple):
+    """The user's options that checks read; the worker gets them when it starts."""
 
     seed: int = 20_240_607
     """The seed for all random numbers that the checks compute with."""
@@ -50,7 +52,7 @@ class Asked(NamedTuple):
     """How many seconds a check runs if its length is for the user to choose, as for `stress`."""
     level: str = "quick"
     in_float64: bool = False
-    """Whether checks of fractions compute in float64, as they do when a failure is asked again."""
+    """Whether checks of fractions compute in float64, as in the last try after a failure."""
     only: Tuple[str, ...] = ()
     """Names of checks; empty means all."""
 
@@ -72,18 +74,18 @@ def sticky(problem: BaseException) -> bool:
     return any(words in str(problem) for words in STICKY)
 
 
-_NOW: Row = {"asked": Asked(), "tell": lambda message: None}
+_NOW: Row = {"options": RunOptions(), "tell": lambda message: None}
 """Of the process that computes: the user's options, and what sends a message to the parent."""
 
 
 def begin(**fields: Any) -> None:
-    """Change `asked` or `tell` for the next check."""
+    """Change `options` or `tell` for the next check."""
     _NOW.update(fields)
 
 
-def asked() -> Asked:
+def run_options() -> RunOptions:
     """The user's options for this run."""
-    options: Asked = _NOW["asked"]
+    options: RunOptions = _NOW["options"]
     return options
 
 
@@ -128,10 +130,8 @@ class Check(NamedTuple):
     crashed. A check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
-    environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables that must be set before torch starts, so the check gets a new child process."""
     in_float64: bool = False
-    """Whether a failure is asked once in float64 too, which tells a wrong kernel from rounding."""
+    """Whether a failed check runs once in float64 too, which tells a wrong kernel from rounding."""
     proves: str = ""
     """What is true if the check passes."""
     means: str = ""

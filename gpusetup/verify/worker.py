@@ -26,17 +26,15 @@ from .values import (
     FAILED,
     OTHER_ACCELERATORS,
     SKIPPED,
-    Asked,
     Outcome,
     Row,
-    asked,
+    RunOptions,
     begin,
     kind,
+    run_options,
     sticky,
 )
 
-HARMLESS_WARNINGS = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
-"""NumPy is missing, which torch does not need here; the compiler's advice to use TF32."""
 NO_FOLDER = "No usable temporary directory"
 """Part of Python's error if TMPDIR, /tmp and the working folder cannot be written to."""
 
@@ -47,26 +45,27 @@ def main() -> int:
     start = json.loads(questions.readline())
     sys.path[:] = start["path"]
     # JSON turns tuples into lists, so convert them back.
-    only = tuple(start["asked"]["only"])
-    begin(asked=Asked(**{**start["asked"], "only": only}))
-    for text in HARMLESS_WARNINGS:
-        warnings.filterwarnings("ignore", text)
+    only = tuple(start["options"]["only"])
+    begin(options=RunOptions(**{**start["options"], "only": only}))
+    # The checks do not need NumPy, so they also run without it.
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")
     # Silence torch's log, which is for torch's developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     faulthandler.enable()
     for line in iter(jobs(questions, start["folder"]).get, ""):
         job = json.loads(line)
-        # If a check hangs, print its stack before the parent ends the process.
+        # If a check hangs, print its stack two seconds before the parent ends the process.
         seconds_to_stack = max(1.0, job["limit"] - 2.0)
 
         def tell(message: Row, silence: float = seconds_to_stack) -> None:
+            # Every message restarts the time limit, so the time until the stack starts again too.
             faulthandler.dump_traceback_later(silence, exit=False)
             answers.write(json.dumps(message) + "\n")
             answers.flush()
 
-        options = asked()._replace(in_float64=job["in_float64"])
-        begin(asked=options, tell=tell)
+        options = run_options()._replace(in_float64=job["in_float64"])
+        begin(options=options, tell=tell)
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
         tell(answer_to(job, start["verbose"]))
         faulthandler.cancel_dump_traceback_later()
@@ -111,7 +110,9 @@ def answer_to(job: Row, verbose: bool) -> Row:
     try:
         check = named(job["name"])
         run = function_of(check)
-        if "cuda" in check.on and job["device"].startswith("cuda"):
+        # A check of the host must not start CUDA, even if `--device` names a GPU.
+        is_on_gpu = "cuda" in check.on and job["device"].startswith("cuda")
+        if is_on_gpu:
             # If a call names no device, libraries use the current one.
             import torch
 

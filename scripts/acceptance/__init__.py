@@ -1,1 +1,1 @@
-"""The tests behind `scripts/gpu_acceptance.py`: one file a part, and what they share."""
+"""Tests of the whole program on a real GPU, whose results are kept as evidence (`conftest.py`)."""

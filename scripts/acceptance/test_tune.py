@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import sys
@@ -28,8 +27,11 @@ PLAN_GPT = (
 MODELS = ["transformer", *(pytest.param(n, marks=pytest.mark.card) for n in ("gpt2",))]
 
 
+TRAININGS = str(Path(__file__).with_name("trainings.py"))
+
+
 def training(name: str) -> str:
-    return f"{Path(__file__).with_name('trainings.py')}:{name}"
+    return f"{TRAININGS}:{name}"
 
 
 def bench(work: Work, **request: Any) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def bench(work: Work, **request: Any) -> dict[str, Any]:
 def test_tune_finds_a_size_that_runs_and_a_tenth_more_does_not(work: Work, model: str) -> None:
     top = 1 << 16 if work.on_card else 8
     words = ("tune", "--batch-size", "--code", training(model), "--device", work.device)
-    document = work.gpusetup(*words, "--max", str(top), "--json").document
+    document = work.gpusetup(*words, "--max", str(top), "--json", limit=180).document
     found = document["batch_size"] or 0
     larger = math.ceil(found * (1 + NEAR)) + 1
     runs = found > 0 and fits(work, model, found)
@@ -57,36 +59,12 @@ def test_tune_finds_a_size_that_runs_and_a_tenth_more_does_not(work: Work, model
     assert runs and not larger_runs
 
 
-def steps_of(device: str, code: str, batch: int, count: int) -> None:
-    """Train: AdamW, in float32."""
-    import torch
-
-    sys.path[:0] = [] if CHILDREN in sys.path else [CHILDREN]
-    steps = __import__("trace_step")
-    job = steps.job_for(steps.function_named(code), batch)
-    model = job.model.to(device).train()
-    data = tuple(part.to(device) for part in job.batch)
-    optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(count):
-        steps.loss_of(model, data, None)[1].backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-
 def fits(work: Work, name: str, batch: int) -> bool:
-    """Whether three steps of a size run in this process."""
-    import torch
-
-    if work.on_card:
-        gc.collect()  # what the previous size left
-        torch.cuda.empty_cache()
-    try:
-        steps_of(work.device, training(name), batch, 3)
-    except RuntimeError as problem:
-        if "out of memory" not in str(problem):
-            raise
-        return False
-    return True
+    """Whether steps of a size run."""
+    said = work.program((sys.executable, TRAININGS, name, str(batch), work.device))
+    if said.exit != 0 and "out of memory" not in said.stderr:
+        raise NoAnswer(said.problem)
+    return said.exit == 0
 
 
 @pytest.mark.card

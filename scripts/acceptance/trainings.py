@@ -1,4 +1,5 @@
 """The trainings that plan and tune are held against, as `--code` takes them: batch size -> a step.
+As a program (NAME BATCH DEVICE), it runs three steps by hand.
 
 GPUSETUP_ACCEPTANCE_SIZE=small makes them small enough for a CPU.
 """
@@ -6,6 +7,7 @@ GPUSETUP_ACCEPTANCE_SIZE=small makes them small enough for a CPU.
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import torch
@@ -35,3 +37,19 @@ def gpt2(batch: int) -> Step:
     head.weight = table.weight
     tokens = torch.randint(0, words, (batch, length))
     return nn.Sequential(table, blocks(hidden, layers), head), (tokens, tokens)
+
+
+def train(name: str, batch: int, device: str) -> None:
+    """Three steps with AdamW, in float32."""
+    model, (inputs, target) = {"transformer": transformer, "gpt2": gpt2}[name](batch)
+    model.to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        scores = model(inputs.to(device))
+        nn.functional.cross_entropy(scores.flatten(0, 1), target.to(device).flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+if __name__ == "__main__":
+    train(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -80,7 +80,7 @@ def test_a_pinned_companion_decides_torch_or_is_refused(run: Run) -> None:
     assert refused.exit == 1
     first, *_ = refused.err.splitlines()
     assert len(first) <= len("error: ") + 120
-    assert "xformers==0.0.29.post3 needs torch 2.6.0" in first and "no kernels for" in first
+    assert "xformers==0.0.29.post3 needs torch 2.6.0" in first and "no kernel for" in first
     assert "xformers 0.0.30 with torch 2.7.0 from cu128" in refused.err
 
 

@@ -82,7 +82,7 @@ def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such tool": ("format_disk", {}, "there is no tool"),
-    "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "is not one of"),
+    "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "unexpected"),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "not a package"),
     "a file as a package": ("resolve", {"packages": ["./evil.whl"]}, "not a package of an index"),

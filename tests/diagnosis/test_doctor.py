@@ -78,7 +78,7 @@ def answer_for(machine: Snapshot) -> DoctorAnswer:
 
 def screen(machine: Snapshot, width: int) -> str:
     """The screen as a terminal of that width shows it, without colour."""
-    return doctor_screen(answer_for(machine)).shown(width=width, colour=False)
+    return doctor_screen(answer_for(machine)).for_terminal(width=width, colour=False)
 
 
 def saved(machine: Snapshot, folder: Path) -> str:
@@ -126,7 +126,7 @@ def evil_answer() -> DoctorAnswer:
 
 
 def test_foreign_text_is_no_markup_and_no_control_code() -> None:
-    shown = doctor_screen(evil_answer()).shown(width=400, colour=False)
+    shown = doctor_screen(evil_answer()).for_terminal(width=400, colour=False)
     assert "[/usr/lib] [bold]x[/bold]" in shown
     assert "\x1b" not in shown and "\x07" not in shown
 

@@ -32,7 +32,7 @@ def way_of(answer: DoctorAnswer) -> str:
 
 
 def screen_of(answer: DoctorAnswer) -> str:
-    return " ".join(doctor_screen(answer).shown(width=100, colour=False).split())
+    return " ".join(doctor_screen(answer).for_terminal(width=100, colour=False).split())
 
 
 NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"

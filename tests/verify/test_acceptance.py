@@ -1,4 +1,4 @@
-"""`scripts/gpu_acceptance.py` without a GPU: its limits, and what it writes."""
+"""`pytest scripts/acceptance` without a GPU: its limits, and what it writes."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu_acceptance.py"
+from acceptance.processes import run as run_limited
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(out: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}
-    argv = (sys.executable, str(SCRIPT), *words)
-    return subprocess.run(argv, capture_output=True, text=True, timeout=300, env=env)
+    tests = "scripts/acceptance/test_readings.py"
+    argv = (sys.executable, "-m", "pytest", tests, "--out", str(out), "--device", "cpu")
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, env=env, cwd=ROOT)
 
 
 def test_a_torch_that_is_not_usable_ends_the_run_at_once(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise RuntimeError('CUDA error: no kernel\\nwith DSA')")
-    done = run("--out", str(tmp_path / "out"), PYTHONPATH=str(tmp_path))
+    done = run(tmp_path / "out", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
-    assert done.stderr.startswith("nothing was measured: torch is not usable:")
+    assert "nothing was measured: torch is not usable:" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> None:
-    words = ("--device", "cpu", "--out", str(tmp_path), "--parts", "verify", "tune")
-    done = run(*words, "--time", "0.01", HOSTNAME="crunchbox17", USER="zebulon")
-    assert done.returncode == 1
+def test_a_result_is_kept_and_no_run_overwrites_it(tmp_path: Path) -> None:
+    assert run(tmp_path, HOSTNAME="crunchbox17", USER="zebulon").returncode == 0
     evidence = json.loads((tmp_path / "evidence.json").read_text())
-    assert [part["status"] for part in evidence["parts"]] == ["killed at its limit"] * 2
-    again = run(*words)
+    assert [test["outcome"] for test in evidence["tests"]] == ["skipped"]
+    again = run(tmp_path)
     assert again.returncode == 2 and "from an earlier run" in again.stderr
+
+
+def test_a_program_is_killed_at_its_limit_with_what_it_started() -> None:
+    started = "import subprocess; subprocess.run(('sleep', '99'), start_new_session=True)"
+    assert run_limited((sys.executable, "-c", started), 1).exit is None

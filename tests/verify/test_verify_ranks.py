@@ -223,4 +223,4 @@ def test_a_stranger_on_the_port_ends_nothing_and_every_rank_exits_as_rank_0_says
     spoke.others({"facts": {}, "results": []})
     assert hub.others({})[1]["report"] == {"facts": {}, "results": []}
     hub.finish(3)
-    assert spoke.finish(1) == 3
+    assert spoke.exit_code() == 3

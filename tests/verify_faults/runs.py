@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping
 
 from verify_faults.mutants import Mutant
 
 from gpusetup.verify.checks import memory
 from gpusetup.verify.checks.table import LEVELS, function_of, named
-from gpusetup.verify.values import Asked, Outcome, begin
+from gpusetup.verify.values import Outcome, RunOptions, begin
 from gpusetup.verify.worker import raised
 
 memory.CHUNK_BYTES["cpu"] = 16 * memory.MIB
@@ -27,14 +26,14 @@ def checks() -> tuple[str, ...]:
 def run_all(
     mutant: Mutant | None = None, names: Iterable[str] | None = None, seed: int | None = None
 ) -> dict[str, Outcome]:
-    """Each check's outcome. The variables that a check asks for are set."""
-    begin(asked=Asked(level="standard") if seed is None else Asked(seed, level="standard"))
+    """Each check's outcome."""
+    options = RunOptions(level="standard")
+    begin(options=options if seed is None else options._replace(seed=seed))
     return {name: run(name, mutant) for name in (checks() if names is None else names)}
 
 
 def run(name: str, mutant: Mutant | None) -> Outcome:
     check = named(name)
-    os.environ.update(dict(check.environment))
     untouched = mutant is None or (name in PAST_THE_DISPATCHER and mutant.through_dispatcher)
     context = contextlib.nullcontext() if untouched or mutant is None else mutant.make()
     try:

@@ -23,7 +23,8 @@ class Engine:
     """A way to reach the nodes of a fleet. Each engine is a subclass in a separate file."""
 
     title = ""
-    """What the run does, as the beginning of a line that ends with the nodes."""
+    """The beginning of the line that says what the run does: `Ray gets a task on each of`, before
+    `4 nodes`."""
     extra_seconds = 0.0
     """How many seconds longer than the work's own limit we wait for a node, so that it can start
     and finish."""
@@ -45,9 +46,9 @@ class Engine:
         # Nodes that get no work, each with the reason, in the engine's order.
         self.skipped = {name: why for name, why in states.items() if why and name in chosen}
         if not self.nodes:
-            reasons = (f"{name}: {why}" for name, why in self.skipped.items())
-            # A cluster may have no nodes at all.
-            reason = next(reasons, f"{where} has none")
+            # The first node's reason is enough. A cluster may have no nodes at all.
+            reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
+            reason = reasons[0] if reasons else f"{where} has none"
             raise Blocked(
                 f"No node is idle: {reason}",
                 hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no running "

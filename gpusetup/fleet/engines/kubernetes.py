@@ -131,6 +131,7 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
     gpus: dict[str, int] = {}
     states: dict[str, str] = {}
     for line in output.stdout.splitlines():
+        # `gpu-1   8   True   <none>`; the last column is `true` for a cordoned node.
         columns = re.fullmatch(r"(\S+) +(\d+|<none>) +(\S+) +(\S+) *", line)
         if columns is None or not SAFE.fullmatch(columns[1]):
             continue  # no node, such as a warning

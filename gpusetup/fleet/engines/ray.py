@@ -24,13 +24,11 @@ START_SECONDS = 60.0
 """How many seconds an idle node may take to start a worker."""
 BEHIND_SECONDS = 15.0
 """How many seconds after the work's own time limit its result may still arrive."""
+SHORT_ID = 12
+"""How many characters of a node's id are enough to distinguish it."""
 BUSY = "no worker started: its GPUs are in use, or the node is stuck"
 WORKER_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 """Variables that Ray itself sets in a worker; their values say nothing about the node."""
-
-
-SHORT_ID = 12
-"""How many characters of a node's id are enough to distinguish it."""
 
 
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -91,6 +89,7 @@ class Ray(Engine):
         except BaseException:
             self.ray.shutdown()
             raise
+        # With a short limit, a node whose GPUs are in use is skipped sooner, too.
         self.extra_seconds = min(START_SECONDS, self.work.limit) + BEHIND_SECONDS
 
     def ask(self, node: str) -> Output:

@@ -17,6 +17,7 @@ from gpusetup.fleet.work import NodeWork, script
 from gpusetup.system.processes import Output, run
 
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
+"""Prints each node's name, state, partition, CPUs, generic resources (GPUs) and reason."""
 COLUMNS = 6
 SINFO_SECONDS = 30.0
 START_SECONDS = 60.0
@@ -98,17 +99,11 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     >>> node_resources(rows, None)[1]
     {'n1': '', 'n2': 'down (a | b)'}
     """
-    # The reason is the last column, because it may contain vertical bars itself. The node's name
-    # becomes part of a command, so unsafe names are skipped.
-    rows = [line.strip().split("|", COLUMNS - 1) for line in text.splitlines()]
-    rows = [row for row in rows if len(row) == COLUMNS and SAFE.fullmatch(row[0])]
-    # A node in several partitions has several rows, of which that of the default partition (whose
-    # name ends with a star) comes first and counts.
-    rows.sort(key=lambda row: not row[2].endswith("*"))
     resources: dict[str, list[str]] = {}
     states: dict[str, str] = {}
-    for node, state, starred_partition, cpus, gres, reason in rows:
+    for node, state, starred_partition, cpus, gres, reason in _sinfo_rows(text):
         its_partition = starred_partition.rstrip("*")
+        # A node in several partitions has several rows, of which the first counts.
         if node in resources or partition not in (None, its_partition):
             continue
         # For example, `gpu:a100:8(S:0-1),mps:200` becomes `gpu:a100:8`: only the GPUs, without the
@@ -123,3 +118,13 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
         why = state if reason == "none" else f"{state} ({reason})"
         states[node] = "" if state == "idle" else why
     return resources, states
+
+
+def _sinfo_rows(text: str) -> list[list[str]]:
+    """The columns of sinfo's lines, with the lines about the default partition first."""
+    # The reason is the last column, because it may contain vertical bars itself.
+    rows = [line.strip().split("|", COLUMNS - 1) for line in text.splitlines()]
+    # The node's name becomes part of a command, so unsafe names are skipped.
+    rows = [row for row in rows if len(row) == COLUMNS and SAFE.fullmatch(row[0])]
+    # The name of the default partition ends with a star.
+    return sorted(rows, key=lambda row: not row[2].endswith("*"))

@@ -22,13 +22,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.job import (
-    InstallJob,
-    Plan,
-    prove,
-    run_step,
-    torch_stays,
-)
+from gpusetup.install.job import InstallJob, Plan, prove, run_step, torch_stays
 from gpusetup.install.switching.files import flush, is_folder, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -43,7 +37,6 @@ from gpusetup.install.switching.journal import (
     paths_in,
     read_journal,
     require_followable,
-    require_inside,
     text_of,
     write_journal,
 )
@@ -70,7 +63,7 @@ from gpusetup.probe.target import choose_target
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 from gpusetup.system.system import System
-from gpusetup.uv.errors import complaint
+from gpusetup.uv.errors import uv_error
 from gpusetup.uv.program import uv_environment
 
 VENV_ENTRIES = (
@@ -98,7 +91,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
             if venv:
                 output = run_step(job, plan.steps[0], uv_environment())
                 if not output.ok:
-                    raise complaint(f"{venv} cannot be made", output)
+                    raise uv_error(f"{venv} cannot be made", output)
                 layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
@@ -168,7 +161,8 @@ class Change:
 
     @property
     def aside(self) -> dict[str, str]:
-        """Maps each file to move aside to the path at which the store keeps it."""
+        """Maps each file to move aside to the path at which the store keeps it: the files are
+        numbered in the order of the journal."""
         paths = paths_in(self.store, self.journal.moves)
         return {path: str(self.former / f"{number:05d}") for number, path in enumerate(paths)}
 
@@ -185,11 +179,12 @@ class Change:
     def enter(self, phase: Phase, **more: Any) -> None:
         """Record in the journal that a phase begins, together with these new values of the
         journal."""
-        self.journal = replace(self.journal, phase=phase, **more)
+        journal = replace(self.journal, phase=phase, **more)
         # Check the paths only if they may have changed. A journal can have thousands, so each check
         # takes a while.
         if more:
-            require_followable(self.store, self.journal)
+            require_followable(self.store, journal)
+        self.journal = journal
         write_journal(self.store, self.journal)
 
     # --- forwards ---------------------------------------------------------------------------------
@@ -235,7 +230,6 @@ class Change:
                 )
         away = {path for path in files | made if os.path.lexists(path) and not is_folder(path)}
         away |= bytecode_of(away)
-        require_inside(self.store, (*away, *made))
         installed = versions(distributions(layout))
         # Record the companions that were already installed and do not change, because an undo must
         # leave them alone.
@@ -529,29 +523,25 @@ def undo_known(store: Path, layout: Layout) -> Change:
             f"{folder} is a folder, and the undo would remove a file in its place",
             hint=UNCHANGED,
         )
-    return Change(store, _beside_what_came_since(change, changed, layout))
+    return Change(store, _without_later_packages(change, changed, layout))
 
 
 def _require_kept_as_it_was(change: Change) -> None:
     """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
-    then, now = change.journal.kept, {}
-    what = f"{change.former} is gone"
-    if change.former.is_dir():
-        now = files_in(change.former)
-        changed = sorted(
-            name for name in now.keys() | then.keys() if now.get(name) != then.get(name)
-        )
-        if not changed:
-            return
+    then = change.journal.kept
+    # If the whole folder is gone, so is each of its files.
+    now = files_in(change.former) if change.former.is_dir() else {}
+    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+    if changed:
         how = "was changed" if changed[0] in now else "is gone"
         what = f"{change.former / changed[0]} {how}"
-    raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
+        raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
 
 
 # --- files of packages that were installed later --------------------------------------------------
 
 
-def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -> Journal:
+def _without_later_packages(change: Change, changed: set[str], layout: Layout) -> Journal:
     """The undo's journal, changed so that it leaves files alone whose packages were installed or
     updated later; `changed` names those that have another version than the installation gave them.
 
@@ -561,23 +551,23 @@ def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -
     undo, installed = change.journal, distributions(layout)
     names = {package.name for package in installed}
     updated = changed & names
-    # The companions that were installed later.
-    came_since: set[str] = set()
+    later_companions: set[str] = set()
     if "torch" in undo.after:
-        came_since = names & {*FAMILY} - undo.after.keys() - undo.beside.keys()
+        later_companions = names & {*FAMILY} - undo.after.keys() - undo.beside.keys()
     # The files of other packages that were updated or installed later stay.
     stays = _previous_files(change, updated)
     kept_at = (change.store / UNDO).stat().st_mtime
     for package in installed:
-        is_undone = package.name in undo.after or package.name in came_since
+        is_undone = package.name in undo.after or package.name in later_companions
         if package.name in updated or (not is_undone and _is_newer(package, kept_at)):
             stays |= files_listed(package, layout)
     # Only those count that the undo would otherwise touch.
     touched = change.made | change.aside.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
-    removed_too = files_of_all(came_since, layout)[1] - stays - touched
+    removed_too = files_of_all(later_companions, layout)[1] - stays - touched
+    # The packages that the undo changes, in their versions of now.
     after = {name: version for name, version in undo.after.items() if name not in changed}
-    after |= {package.name: package.version for package in installed if package.name in came_since}
+    after |= {one.name: one.version for one in installed if one.name in later_companions}
     prefix = str(change.store.parent)
     return replace(
         undo,

@@ -42,7 +42,7 @@ JOURNAL_BYTES = 32 << 20
 STATE_BYTES = 3 * JOURNAL_BYTES
 """The maximum size of a file that is read. An undo also lists the size and time of each kept file,
 which takes at most twice as much space as its path."""
-YOURS = "nothing was changed; look at it, and delete it yourself if you don't need it"
+LOOK_AT_IT = "nothing was changed; look at it, and delete it yourself if you don't need it"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 PYTHONS_OWN = re.compile(
     r"pyvenv\.cfg"
@@ -95,22 +95,8 @@ def text_of(path: str, prefix: str) -> str:
     'caf\\xe9'
     """
     if not path.startswith(f"{prefix}{os.sep}"):
-        raise _outside(path, prefix)
+        raise _unusable(prefix, f"{path} is outside, because a symbolic link leads out of it")
     return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
-
-
-def _outside(path: str, prefix: str) -> Blocked:
-    return Blocked(
-        f"{path} is not in {prefix}: a symbolic link leads out of it",
-        hint="nothing was changed; remove that link, or use another environment: `--venv DIR`",
-    )
-
-
-def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """Raise Blocked if a path is outside the environment or behind a symbolic link."""
-    outside = first_outside(store, paths)
-    if outside is not None:
-        raise _outside(outside, str(store.parent))
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
@@ -129,7 +115,7 @@ def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
     text = to_json(journal, indent=1)
     if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
         count = len(journal.moves) + len(journal.made)
-        raise _unusable(store / name, f"it would list {count} files, too many")
+        raise _unusable(store.parent, f"its journal would list {count} files, too many")
     write_safely(store / name, text)
 
 
@@ -138,13 +124,15 @@ def require_followable(store: Path, journal: Journal) -> None:
     be neither completed nor reverted."""
     objection = _objection_to(journal, store)
     if objection:
-        raise _unusable(store / JOURNAL, objection)
+        raise _unusable(store.parent, objection)
 
 
-def _unusable(path: Path, objection: str) -> Blocked:
+def _unusable(prefix: Path | str, objection: str) -> Blocked:
+    """The error for a change of an environment that could not be reverted."""
     return Blocked(
-        f"{path}: {objection}",
-        hint="nothing was changed; use another environment: `--venv DIR`",
+        f"The change of {prefix} could not be undone: {objection}",
+        hint="nothing was changed; leave out the package with that file, or use another "
+        "environment: `--venv DIR`",
     )
 
 
@@ -171,11 +159,11 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         # The JSON may be nested too deeply, or contain characters that are not bytes of a path.
         objection = "it cannot be read"
     if objection:
-        raise BadInput(f"{path}: {objection}", hint=WAYS_ON[name])
+        raise BadInput(f"{path}: {objection}", hint=NEXT_STEPS[name])
     return journal
 
 
-WAYS_ON = {
+NEXT_STEPS = {
     UNDO: "remove the file: then nothing is kept for an undo",
     JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
     "then delete this file: gpusetup takes the environment as it is",
@@ -205,7 +193,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
     outside = first_outside(store, paths)
     if outside is not None:
-        return f"it names files outside the environment, or behind a link: {outside[:200]!r}"
+        return f"{outside[:200]!r} is outside, or a symbolic link leads out of it"
     # `first_of_python` needs paths below the prefix, which the check above ensures.
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:
@@ -293,7 +281,7 @@ def checked_status(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise Blocked(f"{path} is a symbolic link", hint=YOURS)
+        raise Blocked(f"{path} is a symbolic link", hint=LOOK_AT_IT)
     # Windows has no comparable file owners.
     if os.name != "posix":
         return status
@@ -315,12 +303,12 @@ def read_state(path: Path) -> bytes | None:
     if status is None:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise Blocked(f"{path} is not a regular file", hint=YOURS)
+        raise Blocked(f"{path} is not a regular file", hint=LOOK_AT_IT)
     if status.st_size > STATE_BYTES:
         raise Blocked(
-            f"{path} is too large for a file of gpusetup ({status.st_size} bytes)", hint=YOURS
+            f"{path} is too large for a file of gpusetup ({status.st_size} bytes)", hint=LOOK_AT_IT
         )
-    with blocked_by_files(str(path), YOURS), open(path, "rb", opener=no_link) as file:
+    with blocked_by_files(str(path), LOOK_AT_IT), open(path, "rb", opener=no_link) as file:
         return file.read(STATE_BYTES)
 
 
@@ -330,4 +318,4 @@ def require_lock(path: Path) -> None:
     status = checked_status(path)
     # A second name (a hard link) would be that other file's.
     if status and (not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_size):
-        raise Blocked(f"{path} is not a lock of gpusetup", hint=YOURS)
+        raise Blocked(f"{path} is not a lock of gpusetup", hint=LOOK_AT_IT)

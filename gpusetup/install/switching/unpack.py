@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import Blocked, ToolFailed, Unreached
+from gpusetup.errors import ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
-from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
+from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target import LIBRARIES, Layout, record_rows
 from gpusetup.model.steps import Step
-from gpusetup.uv.errors import complaint
+from gpusetup.uv.errors import uv_error
 from gpusetup.uv.program import uv_environment, uv_program
 from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
@@ -42,21 +41,11 @@ LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
 
 
-class Promise(NamedTuple):
-    """The facts that a wheel's list states about one of its files."""
-
-    digest: str
-    """The digest; empty if the list states none, as for the list itself."""
-    size: str
-    """The number of bytes; empty if the list states none."""
-    record: str
-    """The path of the list (RECORD)."""
-
-
-Promises = Mapping[str, Sequence[Promise]]
-"""Maps each unpacked file to what the lists state about it. Two wheels may contain the same file,
-even with different content (opencv-python and opencv-python-headless): as with uv alone, the one
-that is unpacked last counts."""
+Promises = dict[str, dict[str, str]]
+"""Maps each unpacked file to the digests that the lists state for it, each with its number of bytes
+as text; either is empty if a list states none, as for the list itself. Two wheels may contain the
+same file, even with different content (opencv-python and opencv-python-headless): as with uv alone,
+the one that is unpacked last counts."""
 
 
 def stage_of(prefix: str) -> str:
@@ -92,7 +81,7 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     job.talk(f"Fetching {len(plan.wheels)} wheels ({size_text(size_bytes)}) ...")
     output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
     if not output.ok:
-        raise complaint("cannot download and unpack the wheels", output, Unreached)
+        raise uv_error("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
 
 
@@ -109,8 +98,7 @@ class Differs(ToolFailed):
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Maps each unpacked file to its place in the environment.
 
-    Raises Differs if a file is not as its wheel's list states, and Blocked if a file must not come
-    to its place.
+    Raises Differs if a file is not as its wheel's list states.
     """
     promises = _promises_in(root, {wheel.name for wheel in wheels})
     place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
@@ -118,12 +106,11 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     for path in promises:
         folder, name = os.path.split(path)
         coming[path] = os.path.join(place_of_folder(folder), name)
-    _refuse_files_of_python(coming, promises, layout)
     _require_same_content(root, promises)
     return coming
 
 
-def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
+def _promises_in(root: Path, names: set[str]) -> Promises:
     """What the lists of the unpacked wheels state about each of their files. Raises Differs if the
     unpacked files are not exactly those of the lists, or the lists not those of these packages."""
     unpacked_files = frozenset(files_below(str(root)))
@@ -131,7 +118,7 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
             raise Differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
-    # A package may hold another one with a list of its own, which is not below the library folder.
+    # A package may hold a copy of another one, whose list is not directly in the library folder.
     records = [
         path
         for path in unpacked_files
@@ -142,14 +129,15 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
         raise Differs(f"{message}: {', '.join(sorted(unexpected))}")
-    promises: dict[str, list[Promise]] = {}
+    promises: Promises = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
         for row in record_rows(record):
             # A script has a path outside the library, such as `../../../bin/torchrun`.
             path = os.path.normpath(os.path.join(library, row[0]))
+            # A row may end after the path, or after the digest.
             digest, size = (*row[1:3], "", "")[:2]
-            promises.setdefault(path, []).append(Promise(digest, size, record))
+            promises.setdefault(path, {})[digest] = size
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -164,18 +152,17 @@ def _require_same_content(root: Path, promises: Promises) -> None:
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
 
     def is_wrong(path: str) -> bool:
-        digests = {promise.digest for promise in promises[path]}
+        size_of_digest = promises[path]
         # A list contains itself, without a digest.
-        if "" in digests:
+        if "" in size_of_digest:
             return False
         size = os.path.getsize(path)
-        stated_sizes = {promise.size for promise in promises[path]}
         # If the lists state no size or different ones, only the content decides.
-        if size > MOST_HASHED_BYTES and stated_sizes == {str(size)}:
+        if size > MOST_HASHED_BYTES and {*size_of_digest.values()} == {str(size)}:
             return False
         # Wheels use sha256; a list with any other digest is refused.
         digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
-        return f"sha256={digest.rstrip('=')}" not in digests
+        return f"sha256={digest.rstrip('=')}" not in size_of_digest
 
     def wrong_in(paths: Iterable[str]) -> list[str]:
         return [path for path in paths if is_wrong(path)]
@@ -212,17 +199,3 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     if parts and parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
-
-
-def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
-    """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
-    does not exist yet: the journal of such a change would be rejected."""
-    for path, place in coming.items():
-        pythons_own = first_of_python(layout.prefix, [place])
-        if pythons_own is not None:
-            raise Blocked(
-                f"{_project_of(promises[path][0].record)} brings a file of the environment's own "
-                f"Python: {pythons_own}",
-                hint="nothing was changed; leave that package out, or ask its authors for a "
-                "release without the file",
-            )

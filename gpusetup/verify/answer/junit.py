@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict, Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from ..values import CRASHED, FAILED, SKIPPED, Report, Result
@@ -17,34 +16,22 @@ def as_junit(report: Report) -> str:
     """The report as XML, with a suite for each device and a case for each check. Under `--strict`,
     a skipped check counts as a failure."""
     names = {**ELEMENT, SKIPPED: "failure" if report.strict else "skipped"}
-    root = Element("testsuites", attributes("gpusetup verify", report.results, names))
+    root = Element("testsuites")
     # Keep the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         results = [result for result in report.results if result.device == device]
-        suite = SubElement(root, "testsuite", attributes(device, results, names))
-        # The schema allows a count of skipped tests on a suite, but not on the root element.
         elements = [names.get(result.outcome.status, "") for result in results]
-        suite.set("skipped", str(elements.count("skipped")))
+        counts = {
+            "time": f"{sum(result.seconds for result in results):.3f}",
+            "tests": str(len(results)),
+            "failures": str(elements.count("failure")),
+            "errors": str(elements.count("error")),
+            "skipped": str(elements.count("skipped")),
+        }
+        suite = SubElement(root, "testsuite", {"name": plain(device), **counts})
         for result, element in zip(results, elements):
             add_case(suite, result, element)
-    # Put each element on its own line, for people who read the file.
-    for node in root.iter():
-        node.tail = "\n"
-        if not node.text and len(node):
-            node.text = "\n"
-    return HEAD + tostring(root, encoding="unicode")
-
-
-def attributes(name: str, results: Sequence[Result], names: Dict[str, str]) -> Dict[str, str]:
-    """The name of a suite and its counts of results. The root element gets the same attributes."""
-    elements = [names.get(result.outcome.status, "") for result in results]
-    return {
-        "name": plain(name),
-        "time": f"{sum(result.seconds for result in results):.3f}",
-        "tests": str(len(elements)),
-        "failures": str(elements.count("failure")),
-        "errors": str(elements.count("error")),
-    }
+    return HEAD + tostring(root, encoding="unicode") + "\n"
 
 
 def add_case(suite: Element, result: Result, element: str) -> None:

@@ -85,8 +85,8 @@ def as_text(report: Report, verbose: bool = False) -> str:
         names = dict.fromkeys(f"{result.name} on {result.device}" for result in results)
         blame.append(f"{problem}: {', '.join(names)}")
     in_words = f" ({'; '.join(blame)})" if blame else ""
-    lines = [f"verdict: {verdict(report)}{in_words}", "", *step_lines(report), *known_lines(report)]
-    lines.append("")
+    lines = [f"verdict: {verdict(report)}{in_words}", ""]
+    lines += [*step_lines(report), *summary_lines(report), ""]
     name_width = max((len(result.name) for result in report.results), default=0)
     device_width = max((len(result.device) for result in report.results), default=0)
     for result in report.results:
@@ -132,7 +132,7 @@ def step_lines(report: Report) -> List[str]:
     return lines
 
 
-def known_lines(report: Report) -> List[str]:
+def summary_lines(report: Report) -> List[str]:
     """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
     and computation test, and how many times faster than the CPU the GPU is."""
     facts = report.facts

@@ -24,19 +24,22 @@ from ..values import (
     PASSED,
     SKIPPED,
     Outcome,
-    asked,
     kind,
+    run_options,
     sticky,
     working_on,
 )
 
-HOME = "torch.testing._internal.common_methods_invocations"
+DATABASE = "torch.testing._internal.common_methods_invocations"
+"""The module of torch's tests that describes every operator."""
 COMPARED = ("TestCommon", "test_compare_cpu")
 """The class and name of torch's own test that compares a device with the CPU."""
 TOLERANCE = 1e-3
 """The absolute and relative tolerance of that test, unless a decorator gives a larger one."""
-NAMED = 20
+MOST_NAMED = 20
 """How many operators that differ the report names."""
+LONGEST_DIFFERENCE = 160
+"""The most characters that the report quotes of torch's description of a difference."""
 
 
 def database() -> Dict[str, Any]:
@@ -45,7 +48,7 @@ def database() -> Dict[str, Any]:
     sys.argv[1:] = []
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = list(importlib.import_module(HOME).op_db)
+        rows = list(importlib.import_module(DATABASE).op_db)
     return {".".join(filter(None, (row.name, row.variant_test_name))): row for row in rows}
 
 
@@ -81,22 +84,24 @@ def difference(info: Any, device: str) -> Optional[str]:
     if tolerances is None:
         return None
 
-    def result_on(place: str, sample: Any) -> Any:
-        def given(value: Any) -> Any:
+    def result_on(target: str, sample: Any) -> Any:
+        def moved(value: Any) -> Any:
             # The operator may write to its arguments, so it gets copies.
             if isinstance(value, torch.Tensor):
-                return value.clone().to(place)
-            is_place = isinstance(value, (torch.device, str)) and str(value) == "cpu"
-            return place if is_place else value
+                return value.clone().to(target)
+            # Some operators are told on which device to create their result.
+            names_cpu = isinstance(value, (torch.device, str)) and str(value) == "cpu"
+            return target if names_cpu else value
 
-        own = sample.transform(given)
-        torch.manual_seed(asked().seed % 2**63)
-        return own.output_process_fn_grad(info(own.input, *own.args, **own.kwargs))
+        copy = sample.transform(moved)
+        # Some operators draw random numbers.
+        torch.manual_seed(run_options().seed)
+        return copy.output_process_fn_grad(info(copy.input, *copy.args, **copy.kwargs))
 
     compared = 0
     for sample in info.sample_inputs("cpu", dtype):
         try:
-            known, found = (result_on(place, sample) for place in ("cpu", device))
+            known, found = (result_on(target, sample) for target in ("cpu", device))
         except Exception as problem:
             if sticky(problem):
                 raise
@@ -108,7 +113,7 @@ def difference(info: Any, device: str) -> Optional[str]:
             limits = {"atol": tolerances[0], "rtol": tolerances[1], "equal_nan": True}
             torch.testing.assert_close(found, known, check_device=False, **limits)
         except (AssertionError, TypeError, ValueError) as problem:
-            return " ".join(str(problem).split())[:160]
+            return " ".join(str(problem).split())[:LONGEST_DIFFERENCE]
     return "" if compared else None
 
 
@@ -119,7 +124,7 @@ def operators(device: str) -> Outcome:
     except (Exception, SystemExit) as problem:
         reason = f"this torch's database cannot be loaded: {first_line(problem)}"
         return Outcome(SKIPPED, reason)
-    compared, unlike = 0, []
+    compared, differences = 0, []
     for name, info in rows.items():
         working_on(name)
         try:
@@ -132,14 +137,15 @@ def operators(device: str) -> Outcome:
             return Outcome(FAILED, detail, spent=True)
         compared += found is not None
         if found:
-            unlike.append(f"{name}: {found}")
+            differences.append(f"{name}: {found}")
     # Torch's tests have changed this process, so it ends.
     if not compared:
         reason = "this torch's database has nothing that can be compared here"
         return Outcome(SKIPPED, reason, spent=True)
     detail = f"{compared} of {len(rows)} operators compared with the CPU"
-    if not unlike:
+    if not differences:
         return Outcome(PASSED, detail, spent=True)
-    more = f"; and {len(unlike) - NAMED} more" if len(unlike) > NAMED else ""
-    detail = f"{detail}, {len(unlike)} differ: {'; '.join(unlike[:NAMED])}{more}"
+    count = len(differences)
+    more = f"; and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    detail = f"{detail}, {count} differ: {'; '.join(differences[:MOST_NAMED])}{more}"
     return Outcome(PASSED, detail, problem=DIFFERS, spent=True)

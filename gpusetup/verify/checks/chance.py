@@ -8,7 +8,7 @@ import torch
 
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, agree, holds, judged, same
-from ..values import Outcome, asked
+from ..values import Outcome, run_options
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """Number format -> how many numbers to draw in that format."""
@@ -25,7 +25,8 @@ SAMPLERS: Dict[str, Tuple[Callable[[Any, Any], Any], Shares]] = {
         lambda x, g: torch.rand(len(x), dtype=x.dtype, device=x.device, generator=g),
         {(0.0, 0.125): 0.125, (0.125, 0.5): 0.375, (0.5, 1.0): 0.5},
     ),
-    # The shares below, within and above one standard deviation.
+    # The shares below, within and above one standard deviation. None of so few numbers is beyond
+    # nine.
     "randn": (
         lambda x, g: x.normal_(generator=g),
         {(-9.0, -1.0): 0.1586553, (-1.0, 1.0): 0.6826895, (1.0, 9.0): 0.1586553},
@@ -59,9 +60,9 @@ def sampler_parts(
     """Draw twice, and compare with the same seed once more and with the distribution."""
     draws = []
     for turn in range(2):
-        generator = torch.Generator(device=empty.device).manual_seed(asked().seed % 2**63)
+        generator = torch.Generator(device=empty.device).manual_seed(run_options().seed)
         # A sampler with its own generator must ignore the process's.
-        torch.manual_seed((asked().seed + turn) % 2**63)
+        torch.manual_seed((run_options().seed + turn) % 2**63)
         # The second draw continues where the first one ended.
         draws += [draw(empty.clone(), generator).cpu() for _ in range(2)]
     first, second, first_again, second_again = draws
@@ -85,4 +86,5 @@ def kept_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Part]:
         yield agree(f"{label}, share from {low:g}", [found[-1]], [share], allowed)
     # In a coarse format, a uniform number may be rounded to 1.
     others = 1 - sum(found)
+    # 1e-9 allows for rounding in the sum of the shares.
     yield holds(f"{label}, ends", others <= coarse + 1e-9, f"{others:.2%} are outside of the range")

@@ -25,7 +25,7 @@ from ..judging.answers import (
 )
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, agree, holds
-from ..values import asked, kind
+from ..values import kind, run_options
 from .chance import SIGMAS
 
 functional = torch.nn.functional
@@ -275,7 +275,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         return net(x)[0]
 
     for label in ("LSTM", "GRU"):
-        torch.manual_seed(asked().seed)
+        torch.manual_seed(run_options().seed)
         net = getattr(torch.nn, label)(12, 20, num_layers=2, bidirectional=True)
         exact_net = copy.deepcopy(net).double()
         net.to(device, format_of("float32"))
@@ -297,10 +297,12 @@ RECURRENT_ROUNDINGS = 256
 
 
 LANES, ROUNDS = 256, 1024
+"""Dropout gets ROUNDS times LANES numbers. Each place among LANES must be dropped in about half of
+the rounds, which shows a generator that repeats itself from block to block."""
 
 
 def dropped_lanes(device: str) -> Iterator[Part]:
-    torch.manual_seed(asked().seed)
+    torch.manual_seed(run_options().seed)
     for name in formats(device):
         ones = torch.ones(LANES * ROUNDS, device=device, dtype=getattr(torch, name))
         dropped, next_dropped = (functional.dropout(ones, 0.5) for _ in range(2))
@@ -311,6 +313,7 @@ def dropped_lanes(device: str) -> Iterator[Part]:
         share = (dropped == 0).double().mean()
         allowed = SIGMAS * 0.5 / (LANES * ROUNDS) ** 0.5
         yield agree(f"dropout of {name}, share", share, torch.tensor(0.5), allowed)
+        # Two independent draws agree in half of the places.
         repeated = float((dropped == next_dropped).double().mean())
         yield holds(f"dropout of {name}, the next", repeated < 0.9, f"{repeated:.0%} come again")
 

@@ -12,7 +12,7 @@ import torch
 from ..device.devices import GIB
 from ..judging.answers import whole_numbers
 from ..judging.tolerance import holds, judged, same
-from ..values import FAILED, PASSED, WRONG, Outcome, asked, kind
+from ..values import FAILED, PASSED, WRONG, Outcome, kind, run_options
 
 MIB = 2**20
 CPU_BYTES = 128 * MIB
@@ -140,7 +140,7 @@ def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
     if pattern == "0101...":
         return places.fill_(STRIPES)
     if pattern == "scattered":
-        return places.add_((asked().seed + block_address) % 2**62).mul_(SCATTER)
+        return places.add_((run_options().seed + block_address) % 2**62).mul_(SCATTER)
     bit_numbers = places.add_(block_number).remainder_(64)
     return torch.ones_like(bit_numbers).bitwise_left_shift_(bit_numbers)
 
@@ -207,7 +207,7 @@ def overdrawn(device: str, byte_count: int) -> Outcome:
     is_refused = False
     try:
         block = torch.empty(byte_count, dtype=torch.uint8, device=device)
-        answer = f"{byte_count} bytes were asked for, {block.numel()} were given"
+        answer = f"{byte_count} bytes were requested, and {block.numel()} were given"
         del block
     except (RuntimeError, MemoryError) as problem:
         answer = str(problem).split("\n")[0]

@@ -1,4 +1,8 @@
-"""Known answers about places: sorting, indices, layouts of memory, and elements past 2**31."""
+"""Known answers about places: sorting, indices, layouts of memory, and elements past 2**31.
+
+The counts of numbers are a few, then one or a few more than whole blocks of a kernel, then many
+blocks.
+"""
 
 from __future__ import annotations
 

@@ -194,6 +194,7 @@ def float8(device: str) -> Outcome:
     is_amd = getattr(torch.version, "hip", None) is not None
     if capability and capability >= FLOAT8_FROM and not is_amd:
         try:
+            # `torch._scaled_mm` takes only multiples of 16.
             shapes = ((64, 64, 64), (48, 512, 32))
             parts += multiplied(device, "float8_e4m3fn", shapes, scaled_product)
             against = "the definition and whole numbers"

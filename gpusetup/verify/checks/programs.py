@@ -17,17 +17,20 @@ from ..judging.answers import generator, normal
 from ..judging.tolerance import Part, agree, holds, judged, same
 from ..values import FAILED, SKIPPED, Outcome, sticky
 
-NO_COMPILER = "no C compiler"
-INSTALL_COMPILER = "`apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), or set CXX"
-INSTALL_MSVC = "install the Visual C++ build tools, and start from their command prompt"
+NO_COMPILER = (
+    "no C compiler",
+    "`apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), or set CXX",
+)
+NO_MSVC = (
+    "no C compiler",
+    "install the Visual C++ build tools, and start from their command prompt",
+)
 NO_TRITON = ("Triton is not installed", "install the Triton of this torch")
 NO_HEADERS = ("Python's headers are missing", "`apt install python3-dev`")
 OTHER_PYTHON = ("this torch compiles nothing under this Python", "a newer torch")
 MISSING: Dict[str, Tuple[str, str]] = {
-    "InvalidCxxCompiler|No working C.. compiler|Failed to find C compiler": (
-        *(NO_COMPILER, INSTALL_COMPILER),
-    ),
-    "Compiler: cl is not found": (NO_COMPILER, INSTALL_MSVC),
+    "InvalidCxxCompiler|No working C.. compiler|Failed to find C compiler": NO_COMPILER,
+    "Compiler: cl is not found": NO_MSVC,
     "TritonMissing|Cannot find a working triton|No module named 'triton'": NO_TRITON,
     "No module named 'setuptools'": (
         "setuptools is missing, which this torch needs",

@@ -33,7 +33,8 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     row = normal(device, 300_007, salt="repeats row")
     images = normal(device, 2, 8, 33, 31, salt="repeats images")
     kernel = normal(device, 8, 8, 3, 3, salt="repeats kernel")
-    words = torch.arange(300_007, device=device) * 7 % 300_007
+    # 7 shares no factor with 300,007, so each position comes once.
+    shuffled = torch.arange(300_007, device=device) * 7 % 300_007
 
     def gradient_of_convolution() -> Any:
         with torch.enable_grad():
@@ -56,13 +57,13 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
         "copy": lambda: row.clone(),
         "copy of columns": lambda: a.t().contiguous(),
         "copy in 16 bits": lambda: row.bfloat16(),
-        "copy through the host": lambda: words.cpu().to(device),
-        "rows by place": lambda: row[words],
+        "copy through the host": lambda: shuffled.cpu().to(device),
+        "rows by place": lambda: row[shuffled],
         "sorted": lambda: row[:4097].sort()[0],
     }
     if kind(device) == "cuda":
         made["copy through pinned memory"] = lambda: (
-            words.cpu().pin_memory().to(device, non_blocking=True)
+            shuffled.cpu().pin_memory().to(device, non_blocking=True)
         )
     return made
 
@@ -87,10 +88,10 @@ class Loop:
         stream: Any = contextlib.nullcontext()
         try:
             if kind(self.device) == "cuda":
-                own = torch.cuda.Stream(self.device)
+                own_stream = torch.cuda.Stream(self.device)
                 # It starts when the first answers are there.
-                own.wait_stream(torch.cuda.default_stream(self.device))
-                stream = torch.cuda.stream(own)
+                own_stream.wait_stream(torch.cuda.default_stream(self.device))
+                stream = torch.cuda.stream(own_stream)
             with torch.no_grad(), stream:
                 while time.monotonic() < self.end and not self.difference and not self.problem:
                     self._round(where)

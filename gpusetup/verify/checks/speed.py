@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
 import torch
 
@@ -13,6 +13,7 @@ from ..judging.answers import normal
 from ..values import FAILED, PASSED, SLOW, Outcome, figure, kind
 
 ROUNDS = 7
+"""How many rounds are measured. The best one counts, because other programs slow some down."""
 SLOWEST_COPY = 0.2
 """A device that copies slower than this (in GB/s) is faulty. For comparison, one lane of PCIe 1.0
 carries 0.25, and a CPU core from 2005 copies 2 in memory."""
@@ -26,6 +27,7 @@ LONG_ENOUGH_SECONDS = 0.02
 """The length of a round on a GPU. A single product is too short: it takes less time than launching
 it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
+"""The most calls in a round on a GPU."""
 CPU_SIZE = 2048
 """The size on a CPU beside a GPU: two old cores take 0.4 s for such a product."""
 
@@ -33,8 +35,9 @@ CPU_SIZE = 2048
 def speed(device: str, name: str = "float32", check: str = "speed") -> Outcome:
     """The speed of matrix products. A GPU that is throttled or busy does not reach the minimum."""
     size = PRODUCT_SIZES[kind(device)]
-    lowest = least_rate(device, check), "TFLOP/s"
-    return rated(f"{size} x {size} products in {name}", product_rate(device, name), lowest)
+    lowest = least_rate(device, check)
+    detail = f"{size} x {size} products in {name}"
+    return rated(detail, product_rate(device, name), lowest, "TFLOP/s")
 
 
 speed_half = functools.partial(speed, name="float16", check="speed-half")
@@ -89,7 +92,8 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
         # Avoid a division by zero if the clock does not advance.
         return max(time.perf_counter() - began, 1e-9)
 
-    # Do not measure the first call, which loads the kernel.
+    # Do not measure the first call, which loads the kernel. The best of three calls shows how many
+    # fill a round.
     run()
     seconds_once = min(seconds_of(1) for _ in range(3))
     times = 1
@@ -99,10 +103,9 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
     return work * times / best_seconds
 
 
-def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
-    """The outcome for a rate: passed if it reaches the minimum `lowest`, a pair (rate, unit)."""
-    # A device exactly at the minimum still passes.
-    if rate >= lowest[0]:
-        return Outcome(PASSED, detail, rate, *lowest)
+def rated(detail: str, rate: float, lowest: float, unit: str) -> Outcome:
+    """The outcome for a rate: passed if it reaches the minimum `lowest`."""
+    if rate >= lowest:
+        return Outcome(PASSED, detail, rate, lowest, unit)
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"
-    return Outcome(FAILED, f"{detail}, but slowly", rate, *lowest, hint, problem=SLOW)
+    return Outcome(FAILED, f"{detail}, but slowly", rate, lowest, unit, hint, problem=SLOW)

@@ -12,7 +12,7 @@ from ..device.gpus import gpu_uuid, least
 from ..device.importing import first_line
 from ..device.watching import watched
 from ..judging.answers import normal
-from ..values import FAILED, PASSED, SLOW, UNABLE, WRONG, Outcome, asked, kind
+from ..values import FAILED, PASSED, SLOW, UNABLE, WRONG, Outcome, kind, run_options
 
 SIZES = {"cpu": 1024, "cuda": 8192}
 """Kind of device -> the size of the square matrices."""
@@ -52,12 +52,12 @@ def load(device: str) -> Outcome:
     """Load the device for as long as the user requested, and judge the results."""
     # `nvidia-smi` reports nothing about a CPU.
     if kind(device) != "cuda":
-        return judged(loaded(device, asked().seconds, time.monotonic))
+        return judged(loaded(device, run_options().seconds, time.monotonic))
     done = Load()
     error: Optional[RuntimeError] = None
     with watched(gpu_uuid(torch, device)) as readings:
         try:
-            done = loaded(device, asked().seconds, time.monotonic)
+            done = loaded(device, run_options().seconds, time.monotonic)
         except RuntimeError as problem:
             error = problem
             # Wait, because the driver takes a moment to report that a GPU is lost.

@@ -10,7 +10,7 @@ import torch
 from ..judging.answers import generator, normal
 from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
 from ..judging.tolerance import Part, agree, holds, judged, same
-from ..values import PASSED, SKIPPED, Outcome, asked, kind
+from ..values import PASSED, SKIPPED, Outcome, kind, run_options
 
 STEPS = 12
 """How many steps the mixed-precision training takes."""
@@ -37,7 +37,7 @@ class Descent:
 
 def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
     """Train under autocast. Returns the losses, and the number format that really multiplied."""
-    torch.manual_seed(asked().seed)
+    torch.manual_seed(run_options().seed)
     # Draw the network and its inputs on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
@@ -65,7 +65,8 @@ def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
 
 
 def scaler_of(device: str, scale: float) -> Any:
-    """A GradScaler with this initial scale; it has another home before torch 2.3."""
+    """A GradScaler with this initial scale; before torch 2.3 it is in another module."""
+    # The scale doubles after 8 steps without an overflow, so that it also grows within STEPS.
     options = {"init_scale": scale, "growth_interval": 8}
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(kind(device), **options)
@@ -149,7 +150,7 @@ with a few roundings in sums of up to 256 terms."""
 
 def transformer() -> Any:
     """A small transformer, in float32 on the CPU."""
-    torch.manual_seed(asked().seed)
+    torch.manual_seed(run_options().seed)
     nn = torch.nn
     options = {"nhead": 4, "dropout": 0.0, "activation": "gelu", "norm_first": True}
     layer = nn.TransformerEncoderLayer(

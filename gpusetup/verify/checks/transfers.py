@@ -10,7 +10,7 @@ import torch
 
 from ..judging.answers import generator
 from ..judging.tolerance import Part, holds, judged, same
-from ..values import PASSED, Outcome
+from ..values import Outcome
 from .speed import SLOWEST_COPY, least_rate, measured, rated
 
 COPY_BYTES = 64 * 2**20
@@ -32,7 +32,7 @@ def copied(device: str, starts_on_host: bool = False, ends_on_host: bool = False
     # within one GPU, the published bandwidth of its model sets the limit.
     lowest = least_rate(device, "copy-within") if start == end else SLOWEST_COPY
     detail = f"{COPY_BYTES >> 20} MiB from {start} to {end}, every bit arrives"
-    return rated(detail, rate, (lowest, "GB/s"))
+    return rated(detail, rate, lowest, "GB/s")
 
 
 copy_in = partial(copied, starts_on_host=True)
@@ -65,30 +65,26 @@ def pinned(device: str) -> Outcome:
     if not all(part.is_right for part in parts):
         return judged(parts, "what was sent")
     rate = measured(device, lambda: on_device.copy_(locked, non_blocking=True), COPY_BYTES / GB)
-    return rated("page-locked copies arrive whole", rate, (SLOWEST_COPY, "GB/s"))
+    return rated("page-locked copies arrive whole", rate, SLOWEST_COPY, "GB/s")
 
 
 ELEMENTS = 1 << 23
 """The number of int32 values in a copy: 32 MiB."""
+ODD_FACTOR = 2_654_435
+"""Positions times an odd factor are all different, even after int32 wraps around."""
 
 
 def peers(_: str) -> Outcome:
     """For every ordered pair of GPUs, a copy from one to the other arrives unchanged."""
     parts: List[Part] = []
-    direct_pairs = 0
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
-        places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
-        # Each number shows its position and the GPU that it comes from. The factor is odd, so no
-        # two positions get the same number, even after int32 wraps.
-        sent = places * 2_654_435 + sender
+        positions = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
+        # Adding the sender's number shows data that came from another GPU.
+        sent = positions * ODD_FACTOR + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
         received.copy_(sent)
         parts.append(same(f"{from_device} to {to_device}", received, sent))
-        direct_pairs += bool(torch.cuda.can_device_access_peer(sender, receiver))
     # This check opens a context on every GPU. The contexts end with the check's process.
-    outcome = judged(parts, "what was sent")._replace(spent=True)
-    if outcome.status != PASSED:
-        return outcome
-    return outcome._replace(detail=f"{len(parts)} pairs exact, {direct_pairs} of them direct")
+    return judged(parts, "what was sent")._replace(spent=True)

@@ -66,6 +66,7 @@ def gpus_detected(wanted_device: str) -> Outcome:
 
     backend = kind(wanted_device)
     if backend == "auto":
+        # A build for CUDA or ROCm has no other backend. If no GPU is found, report about CUDA.
         others = () if cuda_build(torch) else OTHER_ACCELERATORS
         backend = next((name for name in others if count_of(torch, name)), "cuda")
     not_built, other_build, reason, hint = BACKENDS[backend]
@@ -82,8 +83,9 @@ def gpus_detected(wanted_device: str) -> Outcome:
         facts = {"available": backend == "cuda", "gpus": count, "seen": seen}
         return Outcome(PASSED, f"torch sees {gpus_in_words(count)}", facts=facts)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    driver_is_well = "No CUDA GPUs are available" in reason
-    hides_all = visible is not None and (visible.strip() in HIDES_ALL or driver_is_well)
+    # torch says so if the driver works but lists no GPU, as for the index of a missing GPU.
+    lists_none = "No CUDA GPUs are available" in reason
+    hides_all = visible is not None and (visible.strip() in HIDES_ALL or lists_none)
     if backend == "cuda" and hides_all:
         reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
         return no_gpu(reason, "`unset CUDA_VISIBLE_DEVICES`")

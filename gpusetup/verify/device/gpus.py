@@ -17,7 +17,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None."""
     properties = torch.cuda.get_device_properties(device)
     # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
-    uuid = asked_of_driver(int(device.partition(":")[2])) or str(
+    uuid = uuid_from_driver(int(device.partition(":")[2])) or str(
         getattr(properties, "uuid", "") or ""
     )
     if not uuid or uuid.startswith(("GPU-", "MIG-")):
@@ -25,7 +25,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     return ("MIG-" if " MIG " in str(properties.name) else "GPU-") + uuid
 
 
-def asked_of_driver(index: int) -> str:
+def uuid_from_driver(index: int) -> str:
     """The UUID of this CUDA device by the driver; empty if the driver cannot be called."""
     handle, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     try:

@@ -12,10 +12,6 @@ from ..values import FAILED, PASSED, Outcome
 REINSTALL = "reinstall it: `gpusetup install`"
 CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     (
-        ("wrong ELF class", "invalid ELF header", "not a valid Win32", "incompatible architecture"),
-        "its libraries are incomplete or for another machine architecture; " + REINSTALL,
-    ),
-    (
         ("[WinError 1455]",),
         "the page file of Windows is too small: enlarge it (System, Advanced, Performance)",
     ),
@@ -25,19 +21,21 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         "`winget install Microsoft.VCRedist.2015+.x64`; if that does not help, " + REINSTALL,
     ),
     (
-        ("cannot open shared object file", "[WinError", "Library not loaded"),
-        "a library of it is missing or cannot be loaded; " + REINSTALL,
+        (
+            "cannot open shared object file",
+            "[WinError",
+            "Library not loaded",
+            "ELF",
+            "incompatible arch",
+        ),
+        "a library of it is missing, incomplete or for another architecture; " + REINSTALL,
     ),
     (
         ("undefined symbol", "version `", "Symbol not found"),
         "libraries of two versions are mixed (look at LD_LIBRARY_PATH, conda with pip)",
     ),
-    (
-        ("circular import", "partially initialized", "No module named 'torch."),
-        "its files are incomplete; " + REINSTALL,
-    ),
 )
-"""A part of the loader's message -> what it means, and the next step. The first match counts."""
+"""Parts of the loader's messages -> what they mean, and the next step. The first match counts."""
 
 
 def torch_imports(_: str) -> Outcome:
@@ -82,8 +80,8 @@ def shadowed(origin: str) -> Outcome:
 def cause(problem: BaseException) -> str:
     """What an import error means, and the next step."""
     message = str(problem)
-    for words_of_cause, meaning in CAUSES:
-        if any(words in message for words in words_of_cause):
+    for parts, meaning in CAUSES:
+        if any(part in message for part in parts):
             return meaning
     if isinstance(problem, ModuleNotFoundError):
         return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 import torch
 
-from ..values import SKIPPED, Outcome, asked
+from ..values import SKIPPED, Outcome, run_options
 from .precision import has_bfloat16
 from .refusals import refuses
 from .tolerance import ROUNDOFF, Part, agree, holds, judged, real_numbers
@@ -59,26 +59,29 @@ def exact_products() -> Iterator[None]:
 
 
 def formats(device: str, *more: str) -> Tuple[str, ...]:
-    """float32, the device's 16-bit formats, and `more`; float64 if a failure is asked in it."""
-    if asked().in_float64:
+    """float32, the device's 16-bit formats, and `more`; only float64 in the last try after a
+    failure."""
+    if run_options().in_float64:
         return ("float64",)
     low = ("float16", "bfloat16") if has_bfloat16(torch, device) else ("float16",)
     return ("float32", *low, *more)
 
 
 def format_of(name: str) -> Any:
-    """The dtype of this name; float64 in place of every fraction if a failure is asked again."""
+    """The dtype of this name; float64 for every fraction in the last try after a failure."""
     dtype = getattr(torch, name)
-    return torch.float64 if asked().in_float64 and dtype.is_floating_point else dtype
+    return torch.float64 if run_options().in_float64 and dtype.is_floating_point else dtype
 
 
 def generator(salt: str) -> Any:
     """A generator of random numbers on the CPU, seeded with the seed of this run and `salt`."""
-    return torch.Generator().manual_seed(random.Random(f"{asked().seed} {salt}").getrandbits(62))
+    # torch takes seeds of up to 63 bits.
+    seed = random.Random(f"{run_options().seed} {salt}").getrandbits(62)
+    return torch.Generator().manual_seed(seed)
 
 
 def normal(device: str, *shape: int, salt: str, name: str = "float32") -> Any:
-    """Normally distributed numbers, rounded to a format; the same on every device."""
+    """Normally distributed numbers, rounded to the format `name`; the same on every device."""
     return torch.randn(shape, generator=generator(salt)).to(format_of(name)).to(device)
 
 
@@ -88,7 +91,7 @@ def whole_numbers(*shape: int, most: int, salt: str) -> Any:
 
 
 def tensor(values: Sequence[float], device: str, *shape: int, name: str = "float32") -> Any:
-    """The numbers as a tensor of a format on a device; flat without a shape."""
+    """The numbers as a tensor of the format `name` on a device; flat without a shape."""
     flat = torch.tensor(values, dtype=torch.float64).to(format_of(name))
     return flat.reshape(shape or (-1,)).to(device)
 
@@ -110,7 +113,8 @@ def relatively(label: str, computed: Any, known: Any, error: float) -> Part:
 
 
 def closely(label: str, computed: Any, known: Any, roundings: float, name: str) -> Part:
-    """Each number may be off by so many roundings of a number as large as the largest result."""
+    """Each number may be off by so many roundings, in the format `name`, of a number as large as
+    the largest result."""
     right = real_numbers(known)
     if not bool(right.isfinite().all()):
         return holds(label, False, "the expected result is not finite")

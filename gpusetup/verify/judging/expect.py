@@ -21,10 +21,11 @@ OPERATORS: Dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+# Always matches, so that an error names the part that is wrong: `torch`, `==` and `2.5.*`.
 _SHAPE = re.compile(r"\s*([A-Za-z_]*)\s*([=!<>~]*)\s*(.*)\Z", re.DOTALL)
+# `2.6.0a0+nv25.01`: the release without trailing zeros, the suffixes, and the local label.
 _VERSION = re.compile(
-    r"v?(\d+(?:\.\d+)*?)(?:\.0)*"
-    r"((?:[-._]?(?:alpha|beta|preview|post|dev|pre|rc|a|b|c)[-._]?\d*)*)(?:\+([a-z0-9._-]+))?\Z"
+    r"(\d+(?:\.\d+)*?)(?:\.0)*((?:\.?(?:post|dev|rc|a|b)\d*)*)(?:\+([a-z0-9._-]+))?\Z"
 )
 
 
@@ -102,6 +103,7 @@ class ExpectedName(NamedTuple):
 
 
 def of_devices(facts: Row, text: Callable[[Row], str]) -> List[str]:
+    """A value of each device, given by `text`, with the device's name."""
     return [f"{text(row)} on {row['device']}" for row in facts["devices"]]
 
 
@@ -172,15 +174,15 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
         return Outcome(FAILED, f"{text}: its value is unknown", problem=UNEXPECTED)
     wrong = [value for value in values if not is_as_expected(expectation, value)]
     # A build contains many kernels, and one that meets the expectation is enough.
-    one_suffices = name == "arch" and expectation.operator != "!="
-    if not wrong or (one_suffices and len(wrong) < len(values)):
+    one_is_enough = name == "arch" and expectation.operator != "!="
+    if not wrong or (one_is_enough and len(wrong) < len(values)):
         return Outcome(PASSED, f"{text}: {', '.join(values)}")
     return Outcome(FAILED, f"{text}: found {', '.join(wrong)}", problem=UNEXPECTED)
 
 
-def is_as_expected(expectation: Expectation, shown: str) -> bool:
-    """Whether one value meets the expectation. The text after ` on ` in `shown` is ignored."""
-    value = NAMES[expectation.name].read(shown.partition(" on ")[0])
+def is_as_expected(expectation: Expectation, text: str) -> bool:
+    """Whether one value meets the expectation. The device after ` on ` in its text is ignored."""
+    value = NAMES[expectation.name].read(text.partition(" on ")[0])
     wanted_value = expectation.wanted
     if isinstance(wanted_value, list):
         # Pad with zeros, because the release 2.5 also matches `2.5.0.*`.

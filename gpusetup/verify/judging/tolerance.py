@@ -17,6 +17,7 @@ from ..values import FAILED, PASSED, WRONG, Outcome
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """The unit roundoff of each format: half the distance from 1 to the next number."""
 PART = "of the error allowed"
+"""The unit of an outcome's value: the largest error as a share of the error that is allowed."""
 
 
 class Part(NamedTuple):

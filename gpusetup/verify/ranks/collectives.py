@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from ..values import asked
+from ..values import run_options
 from .group import Calls, ProcessGroup, run_calls
 from .numbers import FLOATS, FORMATS, Kind, reduced, rows, signature, wrong
 
@@ -45,7 +45,7 @@ class Message(NamedTuple):
     """The rank from which the call starts or at which it ends."""
     reduction: Any
     """How the numbers are reduced (`ReduceOp`); None if they are only moved."""
-    more: Dict[str, bool]
+    options: Dict[str, bool]
     """`async_op`: whether the call returns a handle."""
 
     def at_root(self, tensors: List[Any]) -> Optional[List[Any]]:
@@ -74,37 +74,37 @@ class Collective(NamedTuple):
 
 COLLECTIVES: Dict[str, Collective] = {
     "all_reduce": Collective(
-        lambda m: dist.all_reduce(m.whole, m.reduction, **m.more),
+        lambda m: dist.all_reduce(m.whole, m.reduction, **m.options),
         lambda me, root, world: [(None, 0)],
     ),
     "reduce": Collective(
-        lambda m: dist.reduce(m.whole, m.root, m.reduction, **m.more),
+        lambda m: dist.reduce(m.whole, m.root, m.reduction, **m.options),
         lambda me, root, world: [(None, 0)] if me == root else [],
     ),
     "broadcast": Collective(
-        lambda m: dist.broadcast(m.whole, m.root, **m.more),
+        lambda m: dist.broadcast(m.whole, m.root, **m.options),
         lambda me, root, world: [(root, 0)],
     ),
     "all_gather": Collective(
-        lambda m: dist.all_gather_into_tensor(m.whole, m.sent[0], **m.more),
+        lambda m: dist.all_gather_into_tensor(m.whole, m.sent[0], **m.options),
         lambda me, root, world: [(member, 0) for member in range(world)],
     ),
     "gather": Collective(
-        lambda m: dist.gather(m.sent[0], m.at_root(m.received), m.root, **m.more),
+        lambda m: dist.gather(m.sent[0], m.at_root(m.received), m.root, **m.options),
         lambda me, root, world: [(n, 0) for n in range(world)] if me == root else [],
     ),
     "scatter": Collective(
-        lambda m: dist.scatter(m.whole, m.at_root(m.sent), m.root, **m.more),
+        lambda m: dist.scatter(m.whole, m.at_root(m.sent), m.root, **m.options),
         lambda me, root, world: [(root, me)],
         has_parts=True,
     ),
     "reduce_scatter": Collective(
-        lambda m: dist.reduce_scatter_tensor(m.whole, torch.cat(m.sent), m.reduction, **m.more),
+        lambda m: dist.reduce_scatter_tensor(m.whole, torch.cat(m.sent), m.reduction, **m.options),
         lambda me, root, world: [(None, me)],
         has_parts=True,
     ),
     "all_to_all": Collective(
-        lambda m: dist.all_to_all_single(m.whole, torch.cat(m.sent), **m.more),
+        lambda m: dist.all_to_all_single(m.whole, torch.cat(m.sent), **m.options),
         lambda me, root, world: [(member, me) for member in range(world)],
         has_parts=True,
     ),
@@ -119,7 +119,7 @@ def calls_of(op: str, group: ProcessGroup) -> Calls:
     """The calls of a check: every format and reduction with every size, and four large messages, in
     an order that the seed draws."""
     table = REDUCTIONS if op in REDUCING else {"bits": FORMATS}
-    # With gloo, `reduce_scatter_tensor` of torch 2.7 and older adds, whatever is asked for.
+    # With gloo, `reduce_scatter_tensor` of torch 2.7 and older always adds.
     if op == "reduce_scatter" and group.backend == "gloo":
         table = {"sum": REDUCTIONS["sum"]}
     kinds: List[Kind] = [(name, how) for how, names in table.items() for name in names]
@@ -129,7 +129,7 @@ def calls_of(op: str, group: ProcessGroup) -> Calls:
     for number, (kind, size) in enumerate(pairs):
         name = "-".join((*kind, str(size), str(number)))
         calls.append((name, partial(problem_of_call, group, op, number, kind, size)))
-    random.Random(f"{asked().seed} {op}").shuffle(calls)
+    random.Random(f"{run_options().seed} {op}").shuffle(calls)
     return dict(calls)
 
 
@@ -137,7 +137,7 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
     """Make a call with parts of this size, and return what is wrong with its answer; empty if it is
     right. The seed draws the same numbers on every rank, so each knows what all of them send."""
     collective, me, world, reduction = COLLECTIVES[op], group.rank, group.world, kind[1]
-    chance = random.Random(f"{asked().seed} {op} {number}")
+    chance = random.Random(f"{run_options().seed} {op} {number}")
     # A call of a large message is not done at once, so it returns a handle.
     is_async = size > SIZES[-1] or chance.random() < 0.5
     root = chance.randrange(world)
@@ -162,7 +162,7 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
         received=list(whole.split(size)),
         root=root,
         reduction=getattr(dist.ReduceOp, reduction.upper(), None),
-        more={"async_op": is_async},
+        options={"async_op": is_async},
     )
     # In every eighth call one rank is late, which shows a call that does not wait for all.
     if number % 8 == 3 and me == number % world:
@@ -200,7 +200,7 @@ def barriers(group: ProcessGroup) -> Calls:
             torch.cuda.synchronize(group.device)
         return "" if group.store.add(key, 0) else f"it did not wait for rank {late_rank}"
 
-    # A few late ranks suffice, and each costs all the others a moment.
+    # A few late ranks are enough, and each costs all the others a moment.
     turns = [(mode, rank) for rank in range(min(group.world, 4)) for mode in ("sync", "async")]
     return {f"{mode} {rank}": partial(waits, mode, rank) for mode, rank in turns}
 

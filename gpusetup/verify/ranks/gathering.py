@@ -117,7 +117,7 @@ class Hub:
 
     def _wait(self, place: str) -> None:
         """Block until every rank that is still connected has reached this place, or until no
-        message has come for so long."""
+        message has come for SILENCE_SECONDS."""
         ranks = self.ranks.values()
         with self.news:
             while any("gone" not in rank and is_late(rank, place) for rank in ranks):
@@ -183,8 +183,8 @@ class Spoke:
         send(self.link, {"doing": REPORT, "report": report})
         return {}
 
-    def finish(self, code: int) -> int:
-        """Wait for rank 0's exit code, which counts in place of `code`; 1 if it has gone."""
+    def exit_code(self) -> int:
+        """Wait for the exit code of rank 0, which judges the whole run; 1 if it has gone."""
         exit_code = int(self.hear().get("exit", 1))
         self.answers.close()
         self.link.close()

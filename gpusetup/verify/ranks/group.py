@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from ..device.gpus import gpu_uuid
 from ..device.importing import first_line
-from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, asked, working_on
+from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, run_options, working_on
 
 MEET_SECONDS = 240.0
 """How long the ranks wait for one another at first. A cold network file system takes minutes to
@@ -79,8 +79,8 @@ def meet(device: str) -> Outcome:
         # Later checks use it; load it before the timeouts get short.
         importlib.import_module("torch.nn.parallel")
         group = ProcessGroup(store, rank, world, device, backend)
-        options = repr((asked().seed, asked().level, asked().only))
-        if len(set(shared(group, "asked", options))) > 1:
+        options = repr((run_options().seed, run_options().level, run_options().only))
+        if len(set(shared(group, "options", options))) > 1:
             detail = "the ranks were started with different options"
             return Outcome(FAILED, detail, hint="give every rank the same options")
         if backend == "nccl":

@@ -67,7 +67,8 @@ def bits(values: Any) -> Any:
 def signature(values: Any) -> int:
     """A checksum of the bits of a tensor that also depends on their order."""
     integers = bits(values).to(torch.int64)
-    # Weight each number with its position, so that swapping two changes the sum.
+    # Weight each number with its position, so that swapping two changes the sum. The weights repeat
+    # after a prime number of positions, so that they stay small.
     weights = torch.arange(len(integers), device=integers.device) % 8191 + 1
     return int((integers * weights).sum())
 

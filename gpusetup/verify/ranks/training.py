@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
-from ..values import asked
+from ..values import run_options
 from .group import ProcessGroup, run_calls
 from .numbers import signature, wrong
 
@@ -21,6 +21,8 @@ lost gradient by much more than the limit."""
 ROWS, WIDTH, HIDDEN, OUT = 8, 24, 47, 8
 """The examples that a rank gets in a pass, and the widths of the network. The one between its
 layers is prime, so that it cannot be divided evenly among ranks."""
+COARSE_ROUNDINGS = 32
+"""The allowed difference in roundings, if the user permits products coarser than float32."""
 STEPS = 3
 PASSES = 2
 """How many backward passes a step has. The ranks exchange their gradients in the last one."""
@@ -45,7 +47,7 @@ def trained(group: ProcessGroup) -> str:
     shared_model = DistributedDataParallel(model, **buckets)
     loss = nn.functional.mse_loss
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
-    generator = torch.Generator().manual_seed(asked().seed)
+    generator = torch.Generator().manual_seed(run_options().seed)
     for number in range(STEPS * PASSES):
         # The examples of all ranks, the same on every rank.
         shape = (group.world, ROWS, WIDTH + OUT)
@@ -65,8 +67,8 @@ def trained(group: ProcessGroup) -> str:
     parameters = model.state_dict()
     # All ranks must have the same bits, in whatever order their gradients were summed.
     group.equal_on_all["steps"] = [signature(value) for value in parameters.values()]
-    # The user may have permitted coarser products.
-    limit = max(LIMIT, 32 * UNIT_ROUNDOFF[read_precision(torch, group.device).name])
+    roundoff = UNIT_ROUNDOFF[read_precision(torch, group.device).name]
+    limit = max(LIMIT, COARSE_ROUNDINGS * roundoff)
     # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
     problems = (
         wrong(name, parameters[name], exact, limit * max(1.0, float(exact.abs().max())))
