@@ -93,14 +93,17 @@ def toolkit_commands(context: RuleContext) -> Lines:
         return lines(
             "wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi"
         )
-    os = context.os
-    family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
+    # A text that names no system is mostly about Ubuntu. A named one that is not known gets no
+    # package commands.
+    is_named = context.os.id or context.os.name
+    family = system_packages.linux_family(context) or ("" if is_named else "ubuntu")
     repository = REPOSITORY.get(family, ())
     package = system_packages.package_of(family, "nvidia-container-toolkit")
     kind = context.snapshot.container.kind or ""
-    configure = CONFIGURED.get(kind, CONFIGURED["docker"])
     if kind == "kubernetes":
         configure = (*node_commands(context), *lines("kubectl get runtimeclass nvidia"))
+    else:
+        configure = CONFIGURED.get(kind, CONFIGURED["docker"])
     return (*repository, *package, *configure)
 
 
@@ -110,8 +113,8 @@ microk8s are not included because they find the runtime themselves when they sta
 
 
 def node_commands(context: RuleContext) -> Lines:
-    """The commands that configure for the toolkit the container engine of the node that the text
-    names; () if it names none."""
+    """The commands that configure the node's container engine for the toolkit; () if the text names
+    no engine, or one that is not in `ENGINES`."""
     for event in events(context, "container-engine"):
         if engine := ENGINES.get(event.values.get("engine", "").lower()):
             return lines(
@@ -218,7 +221,7 @@ CAUSES = (
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
         lacks="gpu",
-        way=start_with_gpu,
+        fix_for=start_with_gpu,
         asks=(checks.SMI_ON_HOST,),
         says=(
             r"nvidia driver was not detected|start this container with gpu support",
@@ -297,7 +300,7 @@ CAUSES = (
         text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",
-        way=_toolkit,
+        fix_for=_toolkit,
         says=(
             says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
             says(r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)", example="Error: unknown runtime specified nvidia"),
@@ -315,7 +318,7 @@ CAUSES = (
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
         "which GPUs and folders the container is given",
         symptom=True,
-        way=_toolkit,
+        fix_for=_toolkit,
         says=(
             r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
             says(r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))", example="Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error"),

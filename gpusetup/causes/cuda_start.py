@@ -110,7 +110,7 @@ CAUSES = (
             says(r"\bFabric State ?: In Progress", example="Fabric\n    State : In Progress\n    Status : N/A"),
             says(r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)", example="fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update"),
         ),
-        way=fabric_manager,
+        fix_for=fabric_manager,
         plain="The NVSwitch fabric is not ready (error 802): Fabric Manager is not running, or "
         "does not match the driver",
     ),

@@ -20,7 +20,7 @@ NOT_SUPPORTED = Message(
     "Old GPUs work only with old drivers.",
     text="Install the driver branch and modules that this GPU needs",
     # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
-    way=drivers.driver_fix,
+    fix_for=drivers.driver_fix,
 )
 
 CAUSES = (
@@ -96,7 +96,7 @@ CAUSES = (
         # Installation Guide".
         lacks="gpu",
         explains=("amd-gpu", "intel-gpu", "wsl-driver"),
-        way=load_fix,
+        fix_for=load_fix,
         certain_if=lambda context: any(
             "build" in event.values for event in events(context, "driver-not-loaded")
         ),

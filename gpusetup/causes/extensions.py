@@ -43,8 +43,11 @@ def _is_of_another_package(context: RuleContext) -> bool:
     """
     if not events(context, "torchvision-mismatch", "torchaudio-mismatch"):
         return True
-    named = [event.values for event in events(context, "extension-abi-mismatch")]
-    return any(set(values) != {"library"} or "c10_cuda" in values["library"] for values in named)
+    for event in events(context, "extension-abi-mismatch"):
+        names_only_a_library = set(event.values) == {"library"}
+        if not names_only_a_library or "c10_cuda" in event.values["library"]:
+            return True
+    return False
 
 
 NO_KERNEL = (8, 48, 98, 209)
@@ -67,10 +70,11 @@ def extension_of(messages: Events) -> str | None:
     return None
 
 
-BESIDE = (
+IN_THIS_ENVIRONMENT = (
     "pip install setuptools wheel ninja",
     "pip install --no-build-isolation {package}",
 )
+"""Builds a package in the environment itself, where it finds the installed torch."""
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
 """The name of a C++ compiler in a build's output."""
@@ -229,13 +233,13 @@ CAUSES = (
         text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
         # Source: PEP 518; pip documentation, build system interface.
-        commands=("gpusetup install --yes", *BESIDE),
+        commands=("gpusetup install --yes", *IN_THIS_ENVIRONMENT),
         cases=(
             Message(
                 where=(lambda context: bool(context.torch.version),),
                 text="torch is installed, so build the package in this environment: `pip install "
                 "--no-build-isolation PACKAGE` (for the sources in this folder, use `-e .`)",
-                commands=BESIDE,
+                commands=IN_THIS_ENVIRONMENT,
             ),
         ),
         says=(
@@ -324,7 +328,7 @@ CAUSES = (
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
-        way=_toolkit,
+        fix_for=_toolkit,
         says=(
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
@@ -346,7 +350,7 @@ CAUSES = (
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
-        way=_toolkit,
+        fix_for=_toolkit,
         cases=(
             Message(
                 where=(_only_a_shell_looked,),

@@ -164,7 +164,7 @@ CAUSES = (
         "share the GPU's memory.",
         text=training.STEPS,
         # Source: torch documentation, memory management.
-        way=training.full_memory,
+        fix_for=training.full_memory,
         cases=(
             Message(
                 having={"alone": ""},

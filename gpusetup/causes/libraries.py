@@ -39,7 +39,7 @@ def _without_other_cuda_folders(context: RuleContext) -> Lines:
     """The commands that remove folders with other CUDA libraries from the loader's path: exactly
     the folders that the events name, or else all that look like CUDA folders."""
     conflicts = events(context, "foreign-library", "ld-library-path-conflict")
-    folders = [one.values["folder"] for one in conflicts if one.values.get("folder")]
+    folders = [event.values["folder"] for event in conflicts if event.values.get("folder")]
     return paste.without_folders(context, *(folders or ANOTHER_CUDA))
 
 
@@ -164,6 +164,7 @@ CAUSES = (
             "torch-builds-mixed", "oneapi-libraries-mixed",
         ),
         events=("ld-library-path-conflict", "foreign-library"),
+        # Without torch, a folder in the variable conflicts with nothing.
         where=(
             lambda context: bool(
                 events(context, "ld-library-path-conflict")
@@ -239,7 +240,7 @@ CAUSES = (
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
         "starts, or import torch first in the program, because torch loads its own CUDA libraries",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
-        way=_folder_on_the_path,
+        fix_for=_folder_on_the_path,
     ),
     Cause(
         "dll-load-order",
@@ -275,7 +276,7 @@ CAUSES = (
         "install the extension's build for torch's CUDA. Otherwise, install torch with its "
         "libraries. ",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
-        way=paste.install_torch,
+        fix_for=paste.install_torch,
         cases=(
             Message(
                 having={"library": CUDNN_8},

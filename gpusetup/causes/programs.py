@@ -23,14 +23,15 @@ from gpusetup.model.shell import lines
 
 
 def fix_of_program(context: RuleContext, text: str) -> Fix:
-    """How this program gets its GPU support: its own way if `messages.programs` has one, otherwise
-    the build that it offers for CUDA."""
+    """How this program gets its GPU support: as `messages.programs` says, otherwise by the build
+    that it offers for CUDA."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
     build = "build for the CUDA version of this torch, or the program's newest release"
-    way = f"Choose the {build}" if text else f"Install the program's {build}"
-    if program and program.way:
-        way = program.way
-    sentence = f"{text}. {way}" if text else way
+    # `text` already says that the program's build for CUDA is needed.
+    instruction = f"Choose the {build}" if text else f"Install the program's {build}"
+    if program and program.gpu_setup:
+        instruction = program.gpu_setup
+    sentence = f"{text}. {instruction}" if text else instruction
     looks = paste.titled("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     return Fix(text=sentence, looks=looks)
 
@@ -91,7 +92,7 @@ CAUSES = (
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
         where=(_seeks_a_gpu, no_reason_is_shown),
-        way=fix_of_program,
+        fix_for=fix_of_program,
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
             says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
@@ -161,7 +162,7 @@ CAUSES = (
         text="Install the program's own build for CUDA",
         failure=3,
         where=(no_reason_is_shown,),
-        way=fix_of_program,
+        fix_for=fix_of_program,
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
             says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),

@@ -71,8 +71,9 @@ class Message(Frozen):
     """Commands that show more and change nothing."""
     needs_root: bool = False
     needs_reboot: bool = False
-    way: Callable[[Any, str], Fix] | None = None
-    """A function that returns the whole fix, for fixes whose text also depends on the machine."""
+    fix_for: Callable[[Any, str], Fix] | None = None
+    """A function of the context and of `text` that returns the whole fix, for fixes whose text also
+    depends on the machine."""
     only: Severity | None = None
     """The severity, if it differs from the severity of the cause's record."""
     where: tuple[Question, ...] = ()

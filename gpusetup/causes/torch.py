@@ -23,7 +23,7 @@ CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 def _recover(context: RuleContext) -> Lines:
     """The command that completes an interrupted installation, in the target environment or in a
-    half-created one."""
+    new one that was not finished (`half_made`)."""
     for event in events(context, "install-unfinished"):
         if "half_made" in event.values:
             prefix = event.values["prefix"]
@@ -43,15 +43,18 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
     for an installed torch, and files from conda would hide files from pip."""
     conda_version, _ = conda_and_pip(context)
-    prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
-    environment = ("--prefix", prefix) if prefix else ()
-    # With --force, conda keeps the packages that depend on torch.
-    names = {one.name for one in context.snapshot.packages or () if one.installer in CONDA}
-    of_conda = ("pytorch", *sorted(names.intersection(("torchvision", "torchaudio"))))
-    words = ("conda", "remove", "--yes", *environment, "--force", *of_conda)
+    remove_by_conda: Lines = ()
+    if conda_version:
+        prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
+        environment = ("--prefix", prefix) if prefix else ()
+        listed = {one.name for one in context.snapshot.packages or () if one.installer in CONDA}
+        names = ("pytorch", *sorted(listed.intersection(("torchvision", "torchaudio"))))
+        # With --force, conda keeps the packages that depend on torch.
+        words = ("conda", "remove", "--yes", *environment, "--force", *names)
+        remove_by_conda = (paste.command(context, *words),)
     # pip removes one copy at a time, and finds files that no list names, too.
     copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
-    by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
+    remove_by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
     install, build = paste.install_torch(context), context.choice.build
     if build:
         # Once torch is removed, `install` does not see which release was there.
@@ -60,11 +63,7 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     return replace(
         install,
         text=f"Remove every installed torch. {install.text}",
-        commands=(
-            *((paste.command(context, *words),) if conda_version else ()),
-            *[by_pip] * max(1, len(copies)),
-            *install.commands,
-        ),
+        commands=(*remove_by_conda, *[remove_by_pip] * max(1, len(copies)), *install.commands),
         alternatives=(),
     )
 
@@ -95,8 +94,8 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
     if build:
         can_use_gpu = build.backend != "cpu"
     else:
-        # There is no wheel for this machine. The advice is another Python or system, or the board's
-        # own torch.
+        # There is no wheel for this machine. The choice advises another Python or driver, or the
+        # board has a torch of its own.
         can_use_gpu = bool(context.choice.advice or board_of(context.snapshot))
     if can_use_gpu:
         return paste.another_torch(context)
@@ -138,7 +137,7 @@ CAUSES = (
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         text="Install torch",
-        way=_install,
+        fix_for=_install,
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
@@ -151,7 +150,7 @@ CAUSES = (
         title="torch is only partly installed",
         means="Its installation was interrupted, or another one overwrote part of it.",
         text="Reinstall it",
-        way=_reinstall,
+        fix_for=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
             says(r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b", example="File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'"),
@@ -185,7 +184,7 @@ CAUSES = (
         ),
         formerly=("two-torch-installs", "openmp-twice"),
         before_torch=(Severity.ERROR,),
-        way=_reinstall,
+        fix_for=_reinstall,
         asks=("conda list torch",),
         says=(
             says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),
@@ -198,7 +197,7 @@ CAUSES = (
         means="The import failed.",
         text="Reinstall torch. ",
         symptom=True,
-        way=paste.install_torch,
+        fix_for=paste.install_torch,
     ),
     Cause(
         "other-torch-imported",
@@ -269,7 +268,7 @@ CAUSES = (
         "no driver, and installing another package can replace a CUDA build.",
         text="Replace the CPU build with a CUDA build. ",
         explains=("extension-abi-mismatch",),
-        way=_replace_cpu_build,
+        fix_for=_replace_cpu_build,
         asks=(checks.LIST_GPUS,),
         formerly=("smi-banner-misread",),
     ),
@@ -280,7 +279,7 @@ CAUSES = (
         plain="torch is a build for another vendor's GPUs on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
         text="Replace this build. ",
-        way=paste.another_torch,
+        fix_for=paste.another_torch,
         formerly=("xpu-wheel-on-nvidia",),
     ),
     Cause(
@@ -294,7 +293,7 @@ CAUSES = (
         # Source: NVRTC documentation; Triton's and XLA's sources.
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
-        way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
+        fix_for=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
             says(r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture", example="nvrtc: error: invalid value for --gpu-architecture (-arch)"),
             says(r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'", example="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
@@ -316,7 +315,7 @@ CAUSES = (
         text="Install a newer torch",
         # Source: CUDA C++ Programming Guide, application compatibility.
         explains=("cuda-library-error",),
-        way=_other_wheel,
+        fix_for=_other_wheel,
         asks=(checks.GPU_AND_DRIVER,),
     ),
     Cause(
@@ -331,7 +330,7 @@ CAUSES = (
         text="Install a build that still has kernels for your GPU. For Maxwell, Pascal and Volta, "
         "that is cu126",
         explains=("cuda-library-error",),
-        way=_other_wheel,
+        fix_for=_other_wheel,
         formerly=("builds-for-gpu",),
     ),
     Cause(

@@ -98,7 +98,7 @@ CAUSES = (
         "torchaudio and triton from one index, and let torch choose the versions of its "
         "dependencies, as the command below does",
         # Source: messages of uv, pip, conda and pixi.
-        way=_as_chosen,
+        fix_for=_as_chosen,
         says=(
             r"no solution found when resolving|resolutionimpossible|because there are no viable options|contain conflicting urls for package|because these package versions have conflicting dependencies|the conflict is caused by:|unsatisfiableerror|version solving failed|found conflicts!|encountered problems while solving",
             says("for which no candidates were found", unless=r"__cuda"),
@@ -110,7 +110,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Create an environment with a 64-bit Python",
-        way=_create_64_bit_environment,
+        fix_for=_create_64_bit_environment,
     ),
     Cause(
         "python-no-wheel",
@@ -120,7 +120,7 @@ CAUSES = (
         plain="torch has no wheel for this Python",
         means="A release of torch has wheels for a few releases of Python only.",
         text="Create an environment with another Python",
-        way=_create_64_bit_environment,
+        fix_for=_create_64_bit_environment,
         says=(
             says(rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?", example="hint: torch==1.13.1 has no wheels with a matching Python implementation tag"),
             says(rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python", example="Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation"),

@@ -138,7 +138,7 @@ CAUSES = (
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        way=lambda context, _: driver_of_windows(
+        fix_for=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
         formerly=("wsl-linux-driver",),

@@ -75,7 +75,7 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
     if not waits_for_torch and not re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return fix
-    text = program.way or f"Install a build of {program.name} itself for this GPU and driver"
+    text = program.gpu_setup or f"Install a build of {program.name} itself for this GPU and driver"
     # A newer driver helps every program.
     if record.lacks == "driver":
         return replace(fix, text=f"{fix.text}. {text}", commands=())

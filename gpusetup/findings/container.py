@@ -207,6 +207,10 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, but libcuda was not mounted into it."""
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
+    # Outside of a container, the variable has no effect. A text from a Linux host may quote the
+    # command that starts its container.
+    if machine.container.kind == "none" and context.os.family != "linux":
+        return
     if in_container(context):
         messages += events(context, "cuda-version-err")
         value = machine.environment.get(variable, "all")

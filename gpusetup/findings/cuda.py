@@ -89,22 +89,16 @@ def mig_without_instances(context: RuleContext) -> Findings:
         return
     create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_smi_argument(empty))
     text = "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
-    yield of_gpus(
-        context,
-        "mig-misconfigured",
-        empty,
-        *MIG_FIELDS,
-        "name",
-        fix=Fix(text=text, commands=(create,), needs_root=True),
-        what="MIG is on, and there is no MIG instance that can compute",
-    )
+    fix = Fix(text=text, commands=(create,), needs_root=True)
+    what = "MIG is on, and there is no MIG instance that can compute"
+    yield of_gpus(context, "mig-misconfigured", empty, *MIG_FIELDS, "name", fix=fix, what=what)
 
 
 def mig_instance_not_chosen(context: RuleContext) -> Findings:
     """There are several MIG instances, or an instance and whole GPUs, and the process does not
     choose between them, or a program's message shows that it chose wrongly."""
-    with_mig, messages = _gpus_with_mig(context), _messages_about_mig(context)
-    instance_count = sum(_instance_count(gpu) or 0 for gpu in with_mig)
+    divided, messages = _gpus_with_mig(context), _messages_about_mig(context)
+    instance_count = sum(_instance_count(gpu) or 0 for gpu in divided)
     # A process computes on one MIG instance, or on whole GPUs, so CUDA leaves these out.
     whole_gpus_left_out = [
         gpu for gpu in unhidden(context) if not gpu.mig_enabled and gpu.visible is False
@@ -112,16 +106,11 @@ def mig_instance_not_chosen(context: RuleContext) -> Findings:
     has_a_choice = instance_count > 1 or (instance_count and whole_gpus_left_out)
     is_chosen = context.snapshot.environment.get(VISIBLE_DEVICES, "").startswith("MIG-")
     if messages or (has_a_choice and not is_chosen):
-        yield of_gpus(
-            context,
-            "mig-misconfigured",
-            with_mig,
-            *MIG_FIELDS,
-            messages=messages,
-            # If CUDA starts, it uses the first instance, which may be what the person wants.
-            weak=not messages and not context.snapshot.cuda_api.init_code,
-            what="MIG is on, and the process does not use exactly one MIG instance",
-        )
+        cause, fields = "mig-misconfigured", MIG_FIELDS
+        what = "MIG is on, and the process does not use exactly one MIG instance"
+        # If CUDA starts, it uses the first instance, which may be what the person wants.
+        weak = not messages and not context.snapshot.cuda_api.init_code
+        yield of_gpus(context, cause, divided, *fields, messages=messages, weak=weak, what=what)
 
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"

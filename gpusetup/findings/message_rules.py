@@ -51,7 +51,7 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
     return message, messages
 
 
-OF_A_FIX = ("text", "commands", "look", "needs_root", "needs_reboot", "way")
+OF_A_FIX = ("text", "commands", "look", "needs_root", "needs_reboot", "fix_for")
 """The fields of a message that make its fix. A case without a text has the message's own."""
 
 
@@ -167,8 +167,8 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     """The fix of a message: from its own function, or its text and commands for this system."""
-    if message.way:
-        return message.way(context, message.text)
+    if message.fix_for:
+        return message.fix_for(context, message.text)
     if callable(message.commands):
         commands = message.commands(context)
     else:

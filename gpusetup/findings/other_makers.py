@@ -69,14 +69,9 @@ def container_without_nodes(context: RuleContext) -> Findings:
     else:
         needed, has_node = "/dev/dri/renderD*", any(path != KFD for path in paths)
     if not has_node:
-        yield seen(
-            context,
-            "container-no-gpu",
-            "makers.nodes",
-            f"{needed} is not in this container",
-            message=NOT_IN_THE_CONTAINER,
-            who=gpu_names(stack),
-        )
+        text, who = f"{needed} is not in this container", gpu_names(stack)
+        cause, message = "container-no-gpu", NOT_IN_THE_CONTAINER
+        yield seen(context, cause, "makers.nodes", text, message=message, who=who)
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
@@ -87,15 +82,9 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         return
     maker, who = BY_ID[stack.maker], gpu_names(stack)
     if has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
-        yield seen(
-            context,
-            "driver-not-loaded",
-            "pci_devices",
-            f"{who}, driver: {stack.kernel_driver or 'none'}",
-            message=NOT_LOADED,
-            who=who,
-            module=maker.kernel_drivers[0],
-        )
+        cause, text = "driver-not-loaded", f"{who}, driver: {stack.kernel_driver or 'none'}"
+        module = maker.kernel_drivers[0]
+        yield seen(context, cause, "pci_devices", text, message=NOT_LOADED, who=who, module=module)
 
 
 def nodes_not_permitted(context: RuleContext) -> Findings:

@@ -114,7 +114,7 @@ def of_programs(context: RuleContext) -> Findings:
 
 OF_A_PROGRAM = Message(
     title="{library} cannot be loaded: {program} runs on the CPU",
-    way=lambda context, _: fix_of_program(context, ""),
+    fix_for=lambda context, _: fix_of_program(context, ""),
 )
 
 

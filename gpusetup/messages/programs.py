@@ -18,7 +18,7 @@ class Program(Frozen):
     """The names of its modules and distributions, in lower case and with `_` instead of `-`."""
     on_torch: bool = True
     """Whether the program uses torch. If so, the fix for torch also fixes the program."""
-    way: str = ""
+    gpu_setup: str = ""
     """How the program gets its GPU support, if not through torch."""
     reading: str = ""
     """The command with which the program itself shows which GPU it finds."""
@@ -31,7 +31,7 @@ PROGRAMS = (
         name="onnxruntime",
         packages=("onnxruntime", "onnxruntime_gpu"),
         on_torch=False,
-        way="Keep only one of its packages, `onnxruntime-gpu` (`onnxruntime` hides the CUDA "
+        gpu_setup="Keep only one of its packages, `onnxruntime-gpu` (`onnxruntime` hides the CUDA "
         "provider), in the release for this CUDA and cuDNN; "
         '`pip install "onnxruntime-gpu[cuda,cudnn]"` brings the libraries too, and '
         "`onnxruntime.preload_dlls()` before the first session loads them (from 1.21 on)",
@@ -62,7 +62,7 @@ PROGRAMS = (
         name="TensorFlow",
         packages=("tensorflow", "tensorflow_core", "keras"),
         on_torch=False,
-        way="On Windows, TensorFlow after 2.10 has no GPU support: install it in WSL. On Linux and "
+        gpu_setup="On Windows, TensorFlow after 2.10 has no GPU support: install it in WSL. On Linux and "
         'in WSL install it with its CUDA libraries: `pip install "tensorflow[and-cuda]"`',
         reading="python -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"",
         marks=("tensorflow", "could not find cuda drivers on your machine",
@@ -72,7 +72,7 @@ PROGRAMS = (
         name="JAX",
         packages=("jax", "jaxlib", "flax"),
         on_torch=False,
-        way='Install it with its CUDA plugin of the same release, `pip install -U "jax[cuda12]"` or '
+        gpu_setup='Install it with its CUDA plugin of the same release, `pip install -U "jax[cuda12]"` or '
         "`[cuda13]` as the driver allows, and take the folders of another CUDA out of "
         "LD_LIBRARY_PATH",
         reading='python -c "import jax; print(jax.__version__, jax.devices())"',
@@ -81,7 +81,7 @@ PROGRAMS = (
     Program(
         name="ollama",
         on_torch=False,
-        way="Make `nvidia-smi -L` list the GPU first: on the host, and in docker by `--gpus=all`. "
+        gpu_setup="Make `nvidia-smi -L` list the GPU first: on the host, and in docker by `--gpus=all`. "
         "On Linux, load CUDA's module again after a suspend: `sudo rmmod nvidia_uvm && sudo modprobe "
         "nvidia_uvm`. Else install the newest ollama, which brings its CUDA libraries, and restart "
         "its service",
@@ -92,7 +92,7 @@ PROGRAMS = (
         name="llama.cpp",
         packages=("llama_cpp", "llama_cpp_python"),
         on_torch=False,
-        way="Take its release for this CUDA, or build it with the CUDA toolkit: "
+        gpu_setup="Take its release for this CUDA, or build it with the CUDA toolkit: "
         "`cmake -B build -DGGML_CUDA=ON` (llama-cpp-python: `CMAKE_ARGS=-DGGML_CUDA=on pip install "
         "--force-reinstall --no-cache-dir llama-cpp-python`)",
         reading="llama-cli --list-devices",
@@ -102,7 +102,7 @@ PROGRAMS = (
         name="CTranslate2",
         packages=("ctranslate2", "faster_whisper", "whisperx"),
         on_torch=False,
-        way="Update `ctranslate2`, and let it find cuBLAS and cuDNN 9 "
+        gpu_setup="Update `ctranslate2`, and let it find cuBLAS and cuDNN 9 "
         "(`pip install nvidia-cublas-cu12 nvidia-cudnn-cu12`, their folders on LD_LIBRARY_PATH)",
         marks=("ctranslate2", "faster_whisper", "faster-whisper", "whisperx"),
     ),
@@ -110,7 +110,7 @@ PROGRAMS = (
         name="CuPy",
         packages=("cupy", "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x"),
         on_torch=False,
-        way="Keep only one of its wheels, the one for the driver's CUDA major version "
+        gpu_setup="Keep only one of its wheels, the one for the driver's CUDA major version "
         "(`cupy-cuda12x`, `cupy-cuda13x`) and new enough for the GPU; RTX 50 cards need 13.4 or newer",
         reading="python -c 'import cupy; cupy.show_config()'",
         marks=("cupy",),
