@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import Name
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.causes.host import short_disks
+from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip
-from gpusetup.choose.compatibility import takes_numpy
+from gpusetup.choose.compatibility import takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import (
     RuleContext,
@@ -21,6 +23,7 @@ from gpusetup.evidence.context import (
     package,
     packages,
     shows_no_other_failure,
+    value_evidence,
 )
 from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import uses_no_torch
@@ -30,6 +33,7 @@ from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
+from gpusetup.readings.packages import normalised
 
 
 def torch_missing(context: RuleContext) -> Findings:
@@ -309,6 +313,33 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     return paste.install_torch(context, f"Install torch and {name} together. ")
 
 
+def pairs(context: RuleContext) -> Findings:
+    """Packages whose release does not work with the installed torch, as `resolve` judges them."""
+    torch, os, catalog = context.torch, context.os, context.catalog
+    build = catalog.row_of(
+        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
+    )
+    if build is None:
+        return
+    for installed in context.snapshot.packages or ():
+        project = companion_table().project(normalised(installed.name))
+        # Other functions judge the packages of torch's own index by their release, and conda checks
+        # its own packages.
+        if project is None or project.wheels == "torch index" or installed.installer == "conda":
+            continue
+        # The CUDA of a labelled wheel, or of one from a folder, is not the table's.
+        if "+" in installed.version or installed.direct:
+            continue
+        reason = why_release_differs(project.name, installed.version, build, catalog)
+        if reason is None:
+            continue
+        install = paste.gpusetup(context, project.name)
+        fix = Fix(text="Install the release that works with this torch", commands=(install,))
+        pair = reason.partition(" (")[0]
+        evidence = (value_evidence(context, "packages", pair),)
+        yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
+
+
 RULES = (
     torch_missing,
     torch_itself,
@@ -323,4 +354,5 @@ RULES = (
     host,
     settings,
     companions,
+    pairs,
 )
