@@ -192,12 +192,11 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move the old files aside and the new ones into place, and flush everything to disk.
+        """Move the old files aside and the new ones into place.
 
         `coming` maps each new file to its place. `after` contains the distributions to which the
         new files belong.
         """
-        flush(self.store)
         self._record_moves(layout, frozenset(coming.values()), after)
         job.talk("Installing ...")
         aside = self.aside
@@ -205,12 +204,14 @@ class Change:
             os.rename(path, kept)
         # A metadata folder without its files would still look like an installed package.
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
-        flush(self.store)
+        # A new file must not replace an old one before that is surely aside. The new files need not
+        # be on disk before `keep`: until then, a power cut brings the old ones back.
+        if aside:
+            flush(self.store)
         self.enter("installing")
         for source, place in renames_of(coming):
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(source, place)
-        flush(self.store)
         self.enter("verifying")
 
     def _record_moves(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
