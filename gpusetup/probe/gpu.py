@@ -71,10 +71,16 @@ def _ask_driver(
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
     from gpusetup.probe.nvidia_smi import read_topology
 
-    readers = [read_nvml, read_cuda, *([read_topology] if has_several else [])]
-    calls = [in_background(read, system, limit) for read in readers]
-    with announced(limit, notify):
-        answers = [call.result() for call in calls]
+    sources = {"NVML": read_nvml, "libcuda": read_cuda}
+    if has_several:
+        sources["nvidia-smi"] = read_topology
+    calls = {name: in_background(read, system, limit) for name, read in sources.items()}
+
+    def pending() -> list[str]:
+        return [name for name, call in calls.items() if not call.done()]
+
+    with announced(pending, limit, notify):
+        answers = [call.result() for call in calls.values()]
     return answers if has_several else [*answers, Snapshot()]
 
 
