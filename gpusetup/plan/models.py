@@ -105,7 +105,7 @@ def size_in_name(text: str) -> tuple[int, int] | None:
     parameters = round(float(number) * UNITS[unit])
     active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
     # A model cannot have more active parameters than parameters, so such a word means something
-    # else (`A100`).
+    # else.
     return parameters, min(active, parameters)
 
 

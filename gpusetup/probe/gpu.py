@@ -144,11 +144,12 @@ def _listed_gpus(
         return next(filter(None, of_driver), ()), ()
     if of_files:
         return of_files[0], ()
-    devices = judged_on(on_bus)
-    may_have_gpu = on_bus is None or devices or any(part.devices for part in files)
+    nvidia_on_bus = judged_on(on_bus)
+    has_device_nodes = any(part.devices for part in files)
+    may_have_gpu = on_bus is None or nvidia_on_bus or has_device_nodes
     # Current macOS has no driver for NVIDIA GPUs, so no driver can respond there.
     if may_have_gpu and family != "macos":
-        problem = f"no driver answered; {len(devices)} on the PCI bus"
+        problem = f"no driver answered; {len(nvidia_on_bus)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
