@@ -4,7 +4,7 @@ that follows from it and from the trainer's defaults."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
@@ -44,14 +44,6 @@ USUAL_CONTEXT = 2048
 """The default sequence length in tokens."""
 
 
-class EmbeddingTable(NamedTuple):
-    """An embedding table."""
-
-    label: str
-    """Its rows with a noun, and its width: `users 6,040 x 64`."""
-    parameters: int
-
-
 class TrainingQuestion(Frozen):
     """The options of `gpusetup plan`; None for an option that was not given."""
 
@@ -66,10 +58,10 @@ class TrainingQuestion(Frozen):
     gpus: int | None = None
     sp: int | None = None
     trainer: str | None = None
-    freeze: str | None = None
-    """The part of the model that is not trained, as `frozen_share` reads it."""
-    tables: tuple[EmbeddingTable, ...] = ()
-    """Embedding tables that are trained in addition to the model."""
+    freeze: bool = False
+    """Whether none of the model is trained, only what is added to it."""
+    tables: int = 0
+    """The number of parameters in embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
     """The value that plan should find: the longest context, the largest batch or the fewest
     GPUs."""
@@ -141,8 +133,8 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         "tokens": question.tokens,
         # Two micro-batches stand for any number, because gradients are kept between all of them.
         "accumulate": question.accumulate or (2 if row_of(trainer).get("accumulates") else 1),
-        "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
-        "tables": sum(table.parameters for table in question.tables),
+        "frozen": 1.0 if question.freeze else 0.0,
+        "tables": question.tables,
     }
     job = TrainingJob(**fields)
     setup = question.rl or SUPERVISED_SETUP
@@ -155,27 +147,6 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
     check(job, question)
     return job
-
-
-ALL, EMBEDDINGS = "all", "embeddings"
-
-
-def frozen_share(what: str, shape: Shape) -> float:
-    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `config.frozen`
-    gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
-    Raises UsageError if the model has fewer layers.
-
-    >>> from gpusetup.plan.models import model_named
-    >>> gpt2 = model_named("gpt2")
-    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
-    [1.0, 0.31, 0.66]
-    """
-    embeddings = shape.outside / shape.parameters
-    if what in (ALL, EMBEDDINGS):
-        return 1.0 if what == ALL else embeddings
-    if int(what) > shape.layers:
-        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
-    return embeddings + (1 - embeddings) * int(what) / shape.layers
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
