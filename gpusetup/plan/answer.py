@@ -338,12 +338,13 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
 
 
 def notes_on_parts(decision: Decision) -> Iterator[str]:
-    """Notes on a frozen model, and on what DataParallel's GPUs hold."""
+    """Notes on frozen parts, and on what DataParallel's GPUs hold."""
     job = decision.job
     # With adapters the whole model is frozen anyway.
     if job.frozen and job.lora is None:
+        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
         yield (
-            "the model is frozen: it has no gradients and no optimizer states. plan counts its "
+            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
             "activations anyway; they are only needed if something before it is trained"
         )
     if job.strategy == "dp" and job.gpus > 1:

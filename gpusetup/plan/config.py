@@ -21,7 +21,7 @@ from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS
 from gpusetup.plan.models import is_known
-from gpusetup.plan.question import LARGEST, TrainingQuestion
+from gpusetup.plan.question import ALL, EMBEDDINGS, LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trainers import trainer_table
 
@@ -413,10 +413,12 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     return RopeScaling(key, float(factor), original)
 
 
-# --- a frozen model and embedding tables ----------------------------------------------------------
+# --- frozen parts and embedding tables ------------------------------------------------------------
 
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
 """Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
+LAYERS_NAME = re.compile(r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers")
+EMBEDDING_WORDS = frozenset(("embedding", "embeddings", "embed", "emb", "wte", "wordembeddings"))
 WHOLE_MODEL = frozenset((
     "all", "backbone", "base", "bert", "decoder", "encoder", "language", "llm", "lm", "model",
     "network", "pretrained", "transformer", "trunk",
@@ -425,25 +427,32 @@ WHOLE_MODEL = frozenset((
 
 
 def frozen(reader: Reader, fields: Fields) -> Fields:
-    """Whether the config freezes the whole model; empty if adapters are trained, which freeze it
-    anyway. A part of the model counts as trained, and its key as not understood."""
+    """The part of the model that the config freezes, as a text that `frozen_share` reads; empty if
+    it freezes nothing, or if adapters are trained, which freeze the whole model anyway."""
     # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
     model_letters = re.sub(r"[^a-z0-9]", "", (fields.get("model") or "").lower())
-    is_frozen = False
+    frozen_part: str | None = None
     for setting in reader.config.settings:
-        switch = FREEZES.fullmatch(name_of(setting.path))
-        if switch is None or reader.text(setting) not in TRUE:
-            continue
-        # The group that matched is the part's name; `freeze: true` names none and means all.
-        named = next(filter(None, switch.groups()), "")
-        is_model = re.sub(r"[^a-z0-9]", "", named.lower()) in model_letters
-        words = words_of(named)
-        # With any other word a switch freezes a part: `freeze_bert_embeddings`.
-        is_whole = bool(words) and words <= WHOLE_MODEL
-        if is_model or is_whole:
-            reader.note(setting, "not trained: all")
-            is_frozen = True
-    return {} if fields.get("lora") is not None else {"freeze": is_frozen}
+        name, text = name_of(setting.path), reader.text(setting) or ""
+        switch = FREEZES.fullmatch(name) if text in TRUE else None
+        part: str | None = None
+        if LAYERS_NAME.fullmatch(name) and re.fullmatch(r"[1-9]\d{0,4}", text):
+            part = text
+        elif switch:
+            # The group that matched is the part's name; `freeze: true` names none and means all.
+            named = next(filter(None, switch.groups()), "")
+            is_model = re.sub(r"[^a-z0-9]", "", named.lower()) in model_letters
+            if words_of(named) & EMBEDDING_WORDS:
+                part = EMBEDDINGS
+            elif is_model or words_of(named) & WHOLE_MODEL:
+                part = ALL
+        if part is not None:
+            reader.note(setting, f"not trained: {part}")
+            # The first frozen part counts, except that a later part replaces the embeddings.
+            frozen_part = part if frozen_part in (None, EMBEDDINGS) else frozen_part
+    if frozen_part is None or fields.get("lora") is not None:
+        return {}
+    return {"freeze": frozen_part}
 
 
 LARGEST_TABLE = 10**9

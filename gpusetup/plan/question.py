@@ -58,8 +58,8 @@ class TrainingQuestion(Frozen):
     gpus: int | None = None
     sp: int | None = None
     trainer: str | None = None
-    freeze: bool = False
-    """Whether none of the model is trained, only what is added to it."""
+    freeze: str | None = None
+    """The part of the model that is not trained, as `frozen_share` reads it."""
     tables: int = 0
     """The number of parameters in embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
@@ -133,7 +133,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         "tokens": question.tokens,
         # Two micro-batches stand for any number, because gradients are kept between all of them.
         "accumulate": question.accumulate or (2 if row_of(trainer).get("accumulates") else 1),
-        "frozen": 1.0 if question.freeze else 0.0,
+        "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": question.tables,
     }
     job = TrainingJob(**fields)
@@ -147,6 +147,27 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
     check(job, question)
     return job
+
+
+ALL, EMBEDDINGS = "all", "embeddings"
+
+
+def frozen_share(what: str, shape: Shape) -> float:
+    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `config.frozen`
+    gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
+    Raises UsageError if the model has fewer layers.
+
+    >>> from gpusetup.plan.models import model_named
+    >>> gpt2 = model_named("gpt2")
+    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
+    [1.0, 0.31, 0.66]
+    """
+    embeddings = shape.outside / shape.parameters
+    if what in (ALL, EMBEDDINGS):
+        return 1.0 if what == ALL else embeddings
+    if int(what) > shape.layers:
+        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
+    return embeddings + (1 - embeddings) * int(what) / shape.layers
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
