@@ -223,6 +223,17 @@ def gradients_in_forward(job: TrainingJob, recipe: Recipe) -> float:
     return gradients(job, recipe) if gradients_stay(job) else 0.0
 
 
+def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
+    """The bytes on DataParallel's first GPU for the sum of all GPUs' gradients, in addition to its
+    own gradients; 0 for other strategies.
+
+    All gradients exist before the first one is added (`ReduceAddCoalesced` of the whole model).
+    """
+    if job.strategy != "dp" or job.gpus == 1:
+        return 0.0
+    return job.trained_parameters * gradient_bytes(job)
+
+
 ZERO3_GROUP = 1e9
 """The number of parameters that ZeRO 3's optimizer updates at once (`sub_group_size`)."""
 ADAFACTOR_COPIES = 4.4
@@ -565,6 +576,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),
     ("states", ("backward", "step"), gradients),
+    ("states", ("backward",), reduced_gradients),
     ("checkpoints", FORWARD, activations),
     ("logits", ("logits",), logits),
     ("other", ("layer", "backward"), layer_backward),
