@@ -156,7 +156,7 @@ def _watch(question: Question, out: Console) -> Reply:
 
 def _best_source(nvml: StreamingChild, question: Question, out: Console) -> SampleSource:
     """The best source of samples: NVML, nvidia-smi, amdgpu's files, or the machine without a GPU.
-    If it is not NVML, its `not_watched` says why, and the summary shows it.
+    If it is not NVML, its `not_watched` says why, and so do the first line and the summary.
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
@@ -175,6 +175,10 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
             reasons.append(str(problem))
         else:
             source.not_watched = "; ".join(reasons)
+            out.talk(
+                f"Watching the GPUs with {source.name}, which tells neither their processes nor "
+                f"their links ({source.not_watched})"
+            )
             return source
     if question.gpu:
         # The third reason is about GPUs from AMD.
