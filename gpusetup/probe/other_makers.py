@@ -11,8 +11,7 @@ import re
 from gpusetup.accelerators.amd import amd_name, amd_target, target_of_version
 from gpusetup.accelerators.apple import metal_bytes
 from gpusetup.accelerators.intel import name_with_xpu
-from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, judged_on, maker_of
-from gpusetup.model.frozen import replace
+from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, judged_on
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import node_at
 from gpusetup.probe.pci import FOLDER
@@ -195,13 +194,3 @@ def read_apple(system: System) -> Snapshot:
     translated = str(system.facts().get("machine") or "") == "x86_64"
     stack = MakerStack(maker=APPLE.id, gpus=(gpu,), translated=translated)
     return Snapshot(makers=stack, readings=readings)
-
-
-def with_rocm_in_wsl(system: System, snapshot: Snapshot) -> Snapshot:
-    """The snapshot with an AMD stack if torch is a ROCm build in WSL, where neither the PCI bus nor
-    a device node shows the GPU."""
-    is_rocm = maker_of(snapshot.torch.backend) == AMD.id
-    if not snapshot.os.wsl or not is_rocm or snapshot.gpus or snapshot.makers:
-        return snapshot
-    stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=rocm_version(system))
-    return replace(snapshot, makers=stack)
