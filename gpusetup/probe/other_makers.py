@@ -82,14 +82,12 @@ def on_linux(
     """A maker's GPUs on a Linux machine, with their driver and device nodes. `devices` are these
     GPUs on the PCI bus."""
     bound = sorted({device.driver for device in devices if device.driver})
-    # If the GPUs have several drivers, the one that can compute counts.
-    able = [driver for driver in maker.kernel_drivers if driver in bound]
     is_amd = maker is AMD
     module_version = (read_or_none(system, MODULE_VERSION) or "") if is_amd else ""
     stack = MakerStack(
         maker=maker.id,
         gpus=gpus,
-        kernel_driver=next(iter((*able, *bound)), None),
+        kernel_driver=next(iter(bound), None),
         driver_version=module_version.strip() or None,
         runtime=rocm_version(system) if is_amd else None,
         nodes=compute_nodes(system, *((KFD,) if is_amd else ())),
