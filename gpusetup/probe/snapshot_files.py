@@ -100,13 +100,9 @@ def read_bytes(path: Path) -> bytes:
 
 # --- the example machines -------------------------------------------------------------------------
 
-FIRST = "rtx3050-laptop"
-
-
 def example_machines() -> tuple[str, ...]:
-    """The names of the example machines for `--from`, with `rtx3050-laptop` first."""
-    names = (path.stem for path in MACHINES.glob("*.json"))
-    return tuple(sorted(names, key=lambda name: (name != FIRST, name)))
+    """The names of the example machines for `--from`."""
+    return tuple(sorted(path.stem for path in MACHINES.glob("*.json")))
 
 
 def machine_named(name_or_path: str) -> Snapshot:
