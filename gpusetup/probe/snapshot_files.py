@@ -100,6 +100,7 @@ def read_bytes(path: Path) -> bytes:
 
 # --- the example machines -------------------------------------------------------------------------
 
+
 def example_machines() -> tuple[str, ...]:
     """The names of the example machines for `--from`."""
     return tuple(sorted(path.stem for path in MACHINES.glob("*.json")))

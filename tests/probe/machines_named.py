@@ -17,8 +17,8 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.snapshot_files import dump_snapshot, load_snapshot
 from gpusetup.probe.snapshot_files import MACHINES as SHIPPED
+from gpusetup.probe.snapshot_files import dump_snapshot, load_snapshot
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 ABOUT = {file.parent: json.loads(file.read_text()) for file in MACHINES.glob("*/machine.json")}
