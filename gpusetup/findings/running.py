@@ -22,7 +22,6 @@ from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
 from gpusetup.readings.gpu_use import low_use
-from gpusetup.readings.nvidia_smi import shows_computing
 
 MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation."""
@@ -166,12 +165,7 @@ def gpu_works_little(context: RuleContext) -> Findings:
     if not is_report(context) or not asks_about_speed:
         return
     for gpu in gpus(context):
-        low = low_use(
-            gpu.utilization_percent,
-            gpu.memory_used_bytes,
-            gpu.memory_total_bytes,
-            shows_computing(gpu.processes),
-        )
+        low = low_use(gpu.utilization_percent, gpu.memory_used_bytes, gpu.memory_total_bytes)
         if low is None:
             continue
         measured, steps = low

@@ -47,17 +47,15 @@ def read_os(system: System) -> Snapshot:
     return Snapshot(taken_at=facts.get("now"), os=os, readings=(reading,))
 
 
-OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
-"""The paths of os-release, in the order of preference that os-release(5) specifies."""
+OS_RELEASE = "/etc/os-release"
 OS_SETTING = re.compile(r"""(?m)^[ \t]*(\w+)=(["']?)([^\n]*)\2[ \t]*$""")
 """A line such as `PRETTY_NAME="Ubuntu 24.04.1 LTS"`."""
 
 
 def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     """The facts about a Linux system, with its distribution, C library and firmware settings."""
-    source = next((path for path in OS_RELEASE if read_or_none(system, path)), None)
-    text = read_or_none(system, source) if source else None
-    release = {name: value for name, _, value in OS_SETTING.findall(text or "")}
+    text = read_or_none(system, OS_RELEASE) or ""
+    release = {name: value for name, _, value in OS_SETTING.findall(text)}
     name = release.get("PRETTY_NAME") or release.get("NAME") or None
     # The version that Python reports, such as `glibc 2.36`, or musl's loader.
     has_musl = any(file.startswith("ld-musl-") for file in list_or_empty(system, "/lib"))
@@ -79,7 +77,7 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
         secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
     problem = None if name else "no os-release file names the distribution"
-    os_reading = Reading(subject="os", source=source or OS_RELEASE[0], value=name, problem=problem)
+    os_reading = Reading(subject="os", source=OS_RELEASE, value=name, problem=problem)
     libc_problem = None if libc else "no C library is known"
     libc_reading = Reading(subject="libc", source="confstr", value=libc, problem=libc_problem)
     return Snapshot(taken_at=facts.get("now"), os=os, readings=(os_reading, libc_reading))

@@ -12,7 +12,7 @@ from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, Notify, in_background
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
-from gpusetup.probe.other_makers import read_other_makers, with_rocm_in_wsl
+from gpusetup.probe.other_makers import read_other_makers
 from gpusetup.probe.own_files import unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target
@@ -66,7 +66,7 @@ def read_machine(
     makers, host = read_other_makers(system, gpu), _read_host(system, target)
     toolkit = toolkit_call.result()
     parts = (gpu, makers, python, torch, host_os, container, toolkit, host)
-    return with_rocm_in_wsl(system, without_endless_numbers(merged_snapshots(parts)))
+    return without_endless_numbers(merged_snapshots(parts))
 
 
 INDEX_VARIABLES = (

@@ -11,8 +11,7 @@ import re
 from gpusetup.accelerators.amd import amd_name, amd_target, target_of_version
 from gpusetup.accelerators.apple import metal_bytes
 from gpusetup.accelerators.intel import name_with_xpu
-from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, judged_on, maker_of
-from gpusetup.model.frozen import replace
+from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, judged_on
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import node_at
 from gpusetup.probe.pci import FOLDER
@@ -68,9 +67,6 @@ def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
 RENDER_FOLDER = "/dev/dri"
-MODULE_VERSION = "/sys/module/amdgpu/version"
-"""The version file of AMD's own driver package. The driver in the Linux kernel has no version."""
-ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
 NODES_READ = Reading(subject="makers.nodes", source="/dev", value="device nodes")
 MOST_NODES = 128
 """The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
@@ -83,16 +79,11 @@ def on_linux(
     """A maker's GPUs on a Linux machine, with their driver and device nodes. `devices` are these
     GPUs on the PCI bus."""
     bound = sorted({device.driver for device in devices if device.driver})
-    # If the GPUs have several drivers, the one that can compute counts.
-    able = [driver for driver in maker.kernel_drivers if driver in bound]
     is_amd = maker is AMD
-    module_version = (read_or_none(system, MODULE_VERSION) or "") if is_amd else ""
     stack = MakerStack(
         maker=maker.id,
         gpus=gpus,
-        kernel_driver=next(iter((*able, *bound)), None),
-        driver_version=module_version.strip() or None,
-        runtime=rocm_version(system) if is_amd else None,
+        kernel_driver=next(iter(bound), None),
         nodes=compute_nodes(system, *((KFD,) if is_amd else ())),
     )
     found = ", ".join(gpu.target or gpu.name for gpu in gpus)
@@ -131,14 +122,6 @@ def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
         pci_bus_id=address or None,
         memory_total_bytes=int(memory) if memory.strip().isdecimal() else None,
     )
-
-
-def rocm_version(system: System) -> str | None:
-    """The version of the ROCm installation, such as `6.4.1`; None if there is none."""
-    # The file contains the build number too, as in `6.4.1-83`.
-    texts = (read_or_none(system, file) or "" for file in ROCM_VERSION_FILES)
-    versions = (re.match(r"\d{1,3}(\.\d{1,3}){1,2}", text) for text in texts)
-    return next((version[0] for version in versions if version), None)
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
@@ -195,13 +178,3 @@ def read_apple(system: System) -> Snapshot:
     translated = str(system.facts().get("machine") or "") == "x86_64"
     stack = MakerStack(maker=APPLE.id, gpus=(gpu,), translated=translated)
     return Snapshot(makers=stack, readings=readings)
-
-
-def with_rocm_in_wsl(system: System, snapshot: Snapshot) -> Snapshot:
-    """The snapshot with an AMD stack if torch is a ROCm build in WSL, where neither the PCI bus nor
-    a device node shows the GPU."""
-    is_rocm = maker_of(snapshot.torch.backend) == AMD.id
-    if not snapshot.os.wsl or not is_rocm or snapshot.gpus or snapshot.makers:
-        return snapshot
-    stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=rocm_version(system))
-    return replace(snapshot, makers=stack)

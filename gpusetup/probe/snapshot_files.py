@@ -17,7 +17,7 @@ MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
 """The maximum size of a snapshot file. A snapshot has about 20 KiB, so a larger file is something
 else."""
-VERSION = 1
+SCHEMA = "gpusetup.snapshot/1"
 ENDLESS_NUMBER = re.compile(r"\d{300,}")
 """Python reads no number with more than 4,300 digits, and no version has one."""
 
@@ -51,15 +51,9 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     # Of doctor's output, only the snapshot is read.
     if schema.startswith("gpusetup.doctor/"):
         document = document.get("snapshot")
-    else:
+    elif schema != SCHEMA:
         problem = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
-        version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
-        if version is None:
-            raise BadInput(f"{what} is not a snapshot: {problem}", hint=_SAVE_AGAIN)
-        if int(version[1]) > VERSION:
-            newest = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
-            message = f"{what} was written by a newer gpusetup: {problem}, {newest}"
-            raise BadInput(message, hint="update gpusetup")
+        raise BadInput(f"{what} is not a snapshot of this gpusetup: {problem}", hint=_SAVE_AGAIN)
     snapshot = from_plain(document, Snapshot, what=what)
     # The snapshot has no unknown fields any more, which may be nested too deeply to be searched.
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
@@ -106,13 +100,10 @@ def read_bytes(path: Path) -> bytes:
 
 # --- the example machines -------------------------------------------------------------------------
 
-FIRST = "rtx3050-laptop"
-
 
 def example_machines() -> tuple[str, ...]:
-    """The names of the example machines for `--from`, with `rtx3050-laptop` first."""
-    names = (path.stem for path in MACHINES.glob("*.json"))
-    return tuple(sorted(names, key=lambda name: (name != FIRST, name)))
+    """The names of the example machines for `--from`."""
+    return tuple(sorted(path.stem for path in MACHINES.glob("*.json")))
 
 
 def machine_named(name_or_path: str) -> Snapshot:

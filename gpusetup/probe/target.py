@@ -129,7 +129,8 @@ def _target_of_interpreter(
 ) -> TargetPython:
     """The target for an interpreter. `chosen_path` is what the user chose: the environment's
     folder, or the interpreter. Raises BadInput if the environment is broken."""
-    if _runs_gpusetup(system, python):
+    # The facts of the interpreter that runs gpusetup are known already.
+    if python == system.facts().get("executable"):
         return _target_from_facts(system, python, chosen_by, system.facts())
     facts = ask_python(system, python, timeout=ASK_SECONDS)
     if "problem" in facts:
@@ -137,18 +138,6 @@ def _target_of_interpreter(
     target = _target_from_facts(system, python, chosen_by, facts)
     _refuse_broken_environment(system, target, is_folder=python != chosen_path)
     return target
-
-
-def _runs_gpusetup(system: System, python: str) -> bool:
-    """Whether an interpreter is the one that runs gpusetup, whose facts are known already."""
-    facts = system.facts()
-    our_python = str(facts.get("executable") or "")
-    if python == our_python:
-        return True
-    # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
-    # they may differ.
-    in_environment = bool(our_python) and facts.get("prefix") != facts.get("base_prefix")
-    return in_environment and parent(python) == parent(our_python)
 
 
 def _facts_from_files(system: System, python: str) -> dict[str, Any]:

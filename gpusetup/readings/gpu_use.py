@@ -15,8 +15,8 @@ MEMORY_HIGH_PERCENT = 90.0
 IDLE_PERCENT = 5.0
 """A GPU with a lower utilisation counts as idle. A display or a stray kernel causes that much."""
 DESKTOP_MEMORY_PERCENT = 15.0
-"""The share of memory that a desktop and its programs use. If more is in use and no list of
-processes is available, something computes."""
+"""The share of memory that a desktop and its programs use. If more is in use, something
+computes."""
 
 LARGER_BATCH = "larger batch with less accumulation (the same effective batch)"
 MIXED_PRECISION = (
@@ -34,16 +34,13 @@ def low_use(
     utilization_percent: float | None,
     memory_used_bytes: int | None,
     memory_total_bytes: int | None,
-    computes: bool | None,
 ) -> tuple[str, tuple[str, ...]] | None:
     """The measured values in words and the guide's steps in order, for a GPU on which a program
     computes too little; None if the GPU is idle or busy enough, or if nothing computes on it.
 
-    `computes`: whether a process computes on the GPU; None if the reading does not show it.
-
-    >>> low_use(45, 6 << 30, 24 << 30, None)[0]
+    >>> low_use(45, 6 << 30, 24 << 30)[0]
     'utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)'
-    >>> low_use(98, 18 << 30, 24 << 30, True), low_use(20, None, None, None)
+    >>> low_use(98, 18 << 30, 24 << 30), low_use(20, None, None)
     (None, None)
     """
     if utilization_percent is None or not IDLE_PERCENT <= utilization_percent < LOW_PERCENT:
@@ -56,9 +53,7 @@ def low_use(
         sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"
         words += f", memory {sizes} ({memory_percent:.0f} %)"
     # A desktop alone causes a utilisation of 10 to 30 %, but it uses little memory.
-    if computes is None:
-        computes = memory_percent >= DESKTOP_MEMORY_PERCENT
-    if not computes:
+    if memory_percent < DESKTOP_MEMORY_PERCENT:
         return None
     # A larger batch needs room in memory.
     batch = (LARGER_BATCH,) if memory_percent < MEMORY_HIGH_PERCENT else ()

@@ -355,27 +355,6 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     return by_gpu
 
 
-COMPUTE_KINDS = ("C", "M", "M+C")
-"""The types of processes that only compute: M is a client of MPS. Source: nvidia-smi's manual. On
-Windows, desktop programs are listed as C+G too, so this type proves nothing."""
-
-
-def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
-    """Whether one of a GPU's processes computes (Python counts with any type); None if the list is
-    empty or shows `C+G`, as Windows prints for desktop programs too.
-
-    >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
-    (True, None)
-    >>> shows_computing((GpuProcess(kind="G", name="Xorg"),))
-    False
-    """
-    if not processes:
-        return None
-    if any(one.kind in COMPUTE_KINDS or "python" in (one.name or "").lower() for one in processes):
-        return True
-    return False if all(process.kind == "G" for process in processes) else None
-
-
 RECOVERY_ACTIONS = (
     ("none", "none"), ("drain and reset", "drain_and_reset"),
     ("drain p2p and reset", "drain_and_reset"), ("drain p2p", "drain_p2p"),

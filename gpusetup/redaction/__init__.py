@@ -127,8 +127,6 @@ class Scrubber:
         """Maps a GPU's UUID to its alias. The snapshot's own GPUs get the first aliases in order,
         beginning with `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
-        # Most texts occur many times in a record, so keep the result for each.
-        self._redacted_texts: dict[str, str] = {}
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
@@ -150,9 +148,7 @@ class Scrubber:
     def text(self, text: str) -> str:
         """A text of any origin without its private parts and unknown words. Even for a malicious
         text, the time is proportional to its length."""
-        if text not in self._redacted_texts:
-            self._redacted_texts[text] = "".join(map(self._hide_all, pieces(text)))
-        return self._redacted_texts[text]
+        return "".join(map(self._hide_all, pieces(text)))
 
     def own_text(self, text: str) -> str:
         """A sentence of gpusetup's own without the private values in it; its words stay."""

@@ -82,7 +82,7 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
     code, answer = shown(capsys, str(folder), "--nodes", "n[0-5]")
     assert code == 1
     assert "cut" in row(answer, "cut")["problem"]
-    assert "newer gpusetup" in row(answer, "newer")["problem"]
+    assert "not a snapshot of this gpusetup" in row(answer, "newer")["problem"]
     assert "did not answer" in row(answer, "n5")["problem"]
     assert row(answer, "n0")["status"] == "ok"
     assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json", "list.json"]

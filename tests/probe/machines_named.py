@@ -17,8 +17,8 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.snapshot_files import FIRST, dump_snapshot, load_snapshot
 from gpusetup.probe.snapshot_files import MACHINES as SHIPPED
+from gpusetup.probe.snapshot_files import dump_snapshot, load_snapshot
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 ABOUT = {file.parent: json.loads(file.read_text()) for file in MACHINES.glob("*/machine.json")}
@@ -59,8 +59,8 @@ def snapshots() -> dict[str, Snapshot]:
 
 
 def example_machines() -> tuple[str, ...]:
-    """Their short names, the laptop's first."""
-    return tuple(sorted(NAMED, key=lambda name: (name != FIRST, name)))
+    """Their short names."""
+    return tuple(sorted(NAMED))
 
 
 def there(name: str) -> str:

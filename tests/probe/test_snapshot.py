@@ -39,7 +39,6 @@ GOOD = dump_snapshot(Snapshot(gpus=(Gpu(name="NVIDIA L4"),)))
         (GOOD[: len(GOOD) // 2], "truncated"),
         ("driver: 580", "is a text file, not a snapshot"),
         ("{}", "`$.schema` is missing"),
-        (GOOD.replace("snapshot/1", "snapshot/2"), "was written by a newer gpusetup"),
         (GOOD.replace("snapshot/1", "resolve/1"), "is not a snapshot"),
         (GOOD.replace('"NVIDIA L4"', "7"), "$.gpus[0].name"),
         (GOOD.replace('"compute_capability": null', '"compute_capability": "eight"'), "capability"),
