@@ -24,6 +24,7 @@ def facts() -> Dict[str, Any]:
         "python": sys.version.split()[0],
         "executable": sys.executable,
         "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
         "bits": 64 if sys.maxsize > 2**32 else 32,
         # Python on Windows has no ABI flags, so look in the version text too.
         "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,

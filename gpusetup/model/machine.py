@@ -296,6 +296,10 @@ class MakerStack(Frozen):
     gpus: tuple[Gpu, ...] = ()
     kernel_driver: Text = None
     """The kernel driver that is bound to the GPUs: `amdgpu`, `xe`; None if none is."""
+    driver_version: Text = None
+    runtime: Text = None
+    """The version of ROCm that is installed on the machine: `6.4.1`. torch's wheels contain their
+    own."""
     nodes: tuple[DeviceNode, ...] | None = None
     """The device nodes `/dev/kfd` and `/dev/dri/renderD*`; None if gpusetup did not look for them.
     """

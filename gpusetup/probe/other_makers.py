@@ -67,6 +67,9 @@ def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
 RENDER_FOLDER = "/dev/dri"
+MODULE_VERSION = "/sys/module/amdgpu/version"
+"""The version file of AMD's own driver package. The driver in the Linux kernel has no version."""
+ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
 NODES_READ = Reading(subject="makers.nodes", source="/dev", value="device nodes")
 MOST_NODES = 128
 """The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
@@ -80,10 +83,13 @@ def on_linux(
     GPUs on the PCI bus."""
     bound = sorted({device.driver for device in devices if device.driver})
     is_amd = maker is AMD
+    module_version = (read_or_none(system, MODULE_VERSION) or "") if is_amd else ""
     stack = MakerStack(
         maker=maker.id,
         gpus=gpus,
         kernel_driver=next(iter(bound), None),
+        driver_version=module_version.strip() or None,
+        runtime=rocm_version(system) if is_amd else None,
         nodes=compute_nodes(system, *((KFD,) if is_amd else ())),
     )
     found = ", ".join(gpu.target or gpu.name for gpu in gpus)
@@ -122,6 +128,14 @@ def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
         pci_bus_id=address or None,
         memory_total_bytes=int(memory) if memory.strip().isdecimal() else None,
     )
+
+
+def rocm_version(system: System) -> str | None:
+    """The version of the ROCm installation, such as `6.4.1`; None if there is none."""
+    # The file contains the build number too, as in `6.4.1-83`.
+    texts = (read_or_none(system, file) or "" for file in ROCM_VERSION_FILES)
+    versions = (re.match(r"\d{1,3}(\.\d{1,3}){1,2}", text) for text in texts)
+    return next((version[0] for version in versions if version), None)
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:

@@ -52,8 +52,9 @@ def host_facts(machine: Snapshot) -> dict[str, str]:
     """Maps labels to the facts that decide which builds run on a machine, whatever its Python."""
     system, driver = machine.os, machine.driver
     drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
-    if machine.makers:
-        drivers.append(machine.makers.kernel_driver)
+    if stack := machine.makers:
+        runtime = f"ROCm {stack.runtime}" if stack.runtime else None
+        drivers += [stack.kernel_driver, stack.driver_version, runtime]
     return {
         "system": joined(system.name or system.family, system.machine, system.libc),
         "driver": joined(*drivers),
