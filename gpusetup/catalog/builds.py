@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from gpusetup.accelerators.makers import identified, is_seen_only
-from gpusetup.catalog.gpus import GpuRow, one_memory, rows_or_none, shares_memory
+from gpusetup.catalog.gpus import GpuRow, one_memory, rows_or_none, shares_memory, tokens
 from gpusetup.catalog.kernels import release
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -73,11 +73,16 @@ class Retired(Frozen):
 
 
 class FirstDriver(Frozen):
-    """The first driver that supports an architecture. A bare branch (`570`) means every driver of
-    that branch, on Windows too."""
+    """The first driver that supports an architecture.
+
+    A bare branch (`570`) means every driver of that branch, on Windows too.
+    """
 
     capability: Capability
     linux: str
+    windows: str | None = None
+    gpu: str | None = None
+    """The product's name, as words that its full name contains."""
 
 
 class DefaultWheel(Frozen):
@@ -245,11 +250,18 @@ class Catalog(Frozen):
             if self.ends_before((gpu,), driver)
         ]
 
-    def first_driver(self, gpu: Gpu) -> str | None:
-        """The oldest driver that supports a GPU, as a branch: `570`."""
-        capability = gpu.compute_capability
-        rows = (row for row in self.first_drivers if row.capability == capability)
-        return next((row.linux for row in rows), None)
+    def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
+        """The oldest driver that supports a GPU: a branch (`570`) or, for some products, a full
+        version."""
+        drivers = []
+        for row in self.first_drivers:
+            if row.capability != gpu.compute_capability:
+                continue
+            # A product may need a later driver than other GPUs of its architecture.
+            if row.gpu is None or tokens(row.gpu) <= tokens(gpu.name):
+                of_windows = row.windows if family == "windows" else None
+                drivers.append(of_windows or row.linux)
+        return max(drivers, key=parsed, default=None)
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build for a torch version (with or without label), backend and platform."""

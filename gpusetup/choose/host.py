@@ -202,7 +202,7 @@ def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str],
     if board_of(machine):
         return ()
     rows = (
-        (gpu.name, catalog.first_driver(gpu))
+        (gpu.name, catalog.first_driver(gpu, driver_family(machine)))
         for gpu in gpus_to_serve(machine, catalog)
         # A driver that listed the GPU supports it.
         if not (gpu.uuid or gpu.nvml_index is not None or gpu.cuda_index is not None)

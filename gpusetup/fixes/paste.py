@@ -257,7 +257,9 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     if build.cuda is None or floor is None or board_of(context.snapshot):
         return
     # The oldest driver that is enough must also support the GPUs that are there.
-    of_gpus = (catalog.first_driver(gpu) for gpu in gpus_to_serve(context.snapshot, catalog))
+    of_gpus = (
+        catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
+    )
     floor = max((floor, *filter(None, of_gpus)), key=parsed)
     version = context.driver.version
     installed = f"found: {version}" if version else "`nvidia-smi` shows yours"

@@ -84,7 +84,7 @@ def linux(*gpus: dict[str, Any], **more: Any) -> dict[str, Any]:
             "", "", "GeForce RTX 5090 needs",
         ),
         (linux(driver={}), "", "2.15.0 cpu", "no NVIDIA GPU was found, so this is the CPU build"),
-        (linux(B200, driver={}), "--torch 2.9.1", "2.9.1 cu128", "570 or newer"),
+        (linux(B200, driver={}), "--torch 2.9.1", "2.9.1 cu128", "570.133.20 or newer"),
         (
             linux(T4, os={"family": "linux", "machine": "x86_64", "libc": "musl 1.2.5"}),
             "", "", "there are no wheels for musl",
