@@ -56,7 +56,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         ScreenLine(f"  {slurm_list(names)}: {reason}", hang=4)
         for reason, names in names_by_reason.items()
     ]
-    lines += section("Not asked", not_asked)
+    lines += section("Skipped", not_asked)
     if answer.exclude:
         line = command(f"sbatch {quote(answer.exclude)} job.sh")
         lines += section("To leave these nodes out of a Slurm job", [line])

@@ -96,7 +96,7 @@ STANDARD: Tuple[Check, ...] = (
         "weights and data would change while they lie in memory",
     ),
     device_check(
-        *("out-of-memory", "memory", "too large a request raises an error, and it goes on"),
+        *("out-of-memory", "memory", "too large a request raises an error, and torch goes on"),
         "a batch that is too large would end the program instead of raising an error",
         then="update the driver; on Windows switch off the system memory fallback",
     ),
