@@ -70,7 +70,7 @@ def _where(name: str, mark: Any, reason: str) -> str:
     problem = " ".join(reason.split()).removeprefix("but ")
     # "found character '\\t' that cannot start any token"
     if "\\t" in reason:
-        problem = "a tab where YAML takes only blanks"
+        problem = "a tab where YAML allows only spaces"
     return f"{name}{position}: {problem}"
 
 
@@ -140,7 +140,7 @@ class _YamlWalk:
             word = f"<<{sum(name.startswith('<<') for name in key_lines)}"
         if word in key_lines:
             raise BadInput(
-                _where(self.name, key.start_mark, f"the key {word!r} is there twice"),
+                _where(self.name, key.start_mark, f"the key {word!r} appears twice"),
                 hint=f"it was in line {key_lines[word]} already; keep one of them",
             )
         key_lines[word] = key.start_mark.line + 1

@@ -128,7 +128,7 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
         return None
     instructions = INSTRUCTIONS_OF_PROGRAMS.get(name, USUAL_INSTRUCTIONS)
     return EnvironmentOwner(
-        because=f"the environment is {name}'s own",
+        because=f"the environment belongs to {name}",
         instructions=f"First try {name}'s own way: {instructions}. Or in its environment",
         excludes_pip=False,
     )

@@ -72,7 +72,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
         # Do not say that all nodes are equal: a node may be the only one with its GPUs.
-        return marked(OK, "ok", f": {nodes}, none with a fault or unlike the others of its kind")
+        return marked(OK, "ok", f": {nodes}, all healthy, and none differs from others of its kind")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
         f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status]
