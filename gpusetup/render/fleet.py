@@ -26,7 +26,7 @@ from gpusetup.render.screen import (
 )
 
 STATUS_MARKS = {"failed": NO, "differs": BUT, "ok": OK}
-STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
+STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "healthy"}
 """The words for each status in a count of nodes, in the order of the verdict."""
 ABOUT_DIFFERENCES = (
     "If a difference is not intended, change the node to what most nodes have. Then take its "
@@ -67,7 +67,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
-    """The verdict line: that all nodes are sound, or how many nodes have each status."""
+    """The verdict line: that all nodes are healthy, or how many nodes have each status."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
