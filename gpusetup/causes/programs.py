@@ -336,7 +336,7 @@ CAUSES = (
         "number format. Your GPU, driver and torch are not the cause.",
         # The steps of the guide on utilisation: clip at 1.0, lower the rate, warm it up.
         text="Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` "
-        "before the optimizer's step), lower the learning rate to a third or a tenth, and warm it "
+        "before the optimizer step), lower the learning rate to a third or a tenth, and warm it "
         "up over the first 3 to 10 % of the steps. float16 overflows above 65,504: use bfloat16 or a "
         "torch.amp.GradScaler. `torch.autograd.set_detect_anomaly(True)` finds the operation that "
         "produces the first NaN",
