@@ -33,6 +33,7 @@ def maker_named(text: str) -> Maker | None:
     maker_word = other_maker(name)
     if maker_word == APPLE.id or re.fullmatch(APPLE_CHIP, name):
         return APPLE
+    # Both makers have a pattern of model names; `str` says so to the type checker.
     if maker_word == INTEL.id or re.search(str(INTEL.models), name):
         return INTEL
     if gfx_of(name) or maker_word == AMD.id or re.search(str(AMD.models), name):
@@ -77,7 +78,7 @@ def is_small(stack: MakerStack) -> bool:
 
 
 def has_a_build(stack: MakerStack) -> bool:
-    """Whether torch has a build for any of the GPUs, as far as their targets are known.
+    """Whether torch has a build for any of the GPUs. Of AMD's, one with an unknown target has none.
 
     For the integrated graphics of most processors there is none, and the CPU build is the right
     choice.

@@ -56,6 +56,8 @@ def serves_backend(
     """
     row = release_of(catalog, name, version)
     label = version.partition("+")[2]
+    # What the companion compares with torch when it is imported: the whole label, the CUDA release,
+    # or only its major version.
     compared_by = row.cuda if row else "label"
     # A torchaudio without CUDA does not compare CUDA versions when it is imported.
     if label == "cpu" and name == "torchaudio" and compared_by != "label":

@@ -129,7 +129,8 @@ def job_of(returned: Any) -> TrainingJob:
 
 def named_parts(returned: Any) -> Dict[str, Any]:
     """Maps part names to the parts that the user's function returned. A tuple's items are named in
-    the order of PARTS. Raises Contract if there is no model, or only a model."""
+    the order of PARTS. Raises Contract for a dict without a model or with an unknown name, and for
+    a tuple that is too short or too long."""
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
@@ -143,7 +144,7 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     count = len(returned)
     # A model alone cannot be trained.
     if not 2 <= count <= len(PARTS):
-        raise Contract("it returned %d values, and no model with a batch" % count)
+        raise Contract("it returned %d values; gpusetup takes %s" % (count, ", ".join(PARTS)))
     return dict(zip(PARTS, returned))  # noqa: B905 - Python 3.8
 
 

@@ -84,7 +84,8 @@ class HostMemory:
     """The resident memory of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
-        # The parent process knows how much memory the host has free.
+        # Only a GPU's limit is part of the answer. The host's comes from the parent process, which
+        # knows it already.
         self.limit = None
         if limit:
             limit_address_space(limit)

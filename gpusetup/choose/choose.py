@@ -331,7 +331,8 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if build is None:
         return None
     if torch is not None and choice.moves:
-        # Several bounds of a project are joined with those that its companions imply.
+        # Several bounds of a project (`>=2.1,<2.6`) include those that its companions imply, so
+        # they stand in no file as they are.
         if choice.wish.from_project and "," in torch:
             return "it is inside the bounds of the project's files"
         return f"asked for: {torch}"

@@ -64,8 +64,9 @@ def why_not_beside(
     rows = rows_meant(project, requirement.specifier, by_table=by_table)
     # The table knows the torch of an exact release, whether it declares it or not.
     is_exact = exact_version(requirement.specifier) is not None
-    if not (by_table or is_exact) and project.declares:
-        # An index knows releases that the table lacks, so only those for this torch are judged.
+    # An index knows releases that the table lacks, so only those for this torch are judged.
+    index_decides = project.declares and not by_table and not is_exact
+    if index_decides:
         rows = tuple(row for row in rows if is_for_torch(row, build))
     reasons = [why_row_differs(project, row, build, catalog, by_table=by_table) for row in rows]
     # One row that fits is enough, because the other rows are about older or newer releases.

@@ -189,8 +189,10 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
         if (build.os, build.machine) != platform or build.channel not in question.channels:
             continue
         # WSL runs Linux builds on the Windows driver, whose version numbers differ.
-        if build.cuda and host.floors != host.family:
-            build = replace(build, driver_floor=catalog.driver_floor(build.cuda, host.floors))
+        if build.cuda and host.driver_system != host.family:
+            build = replace(
+                build, driver_floor=catalog.driver_floor(build.cuda, host.driver_system)
+            )
         rows.append(build)
     return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
 
@@ -251,18 +253,18 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     driver_cuda = question.host.driver_cuda
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
-        newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
-        # Both kinds fit only without a GPU, if a project has an extra for each. The driver is then
-        # unknown, and the CPU build, as CUDA 0.0, comes first.
+        torch_and_channel = (*newest_first(build.torch), CHANNELS.index(build.channel))
+        # A CPU build and CUDA builds compete only on a machine without a GPU, for the extras of a
+        # project. The driver is then unknown, and the CPU build, as CUDA 0.0, comes first.
         major, minor = release(build.cuda) if build.cuda else (0, 0)
         if driver_cuda is None:
             is_beyond = needs_newer_than_assumed(build, question)
             is_before_ampere = 0 < major < FIRST_WITH_AMPERE
-            return (is_beyond, *newest, is_before_ampere, major, minor)
+            return (is_beyond, *torch_and_channel, is_before_ampere, major, minor)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
         # their PTX, so those come last.
         is_above_driver = (major, minor) > release(driver_cuda)
-        return (*newest, is_above_driver, -major, -minor)
+        return (*torch_and_channel, is_above_driver, -major, -minor)
 
     return rank
 

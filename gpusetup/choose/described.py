@@ -145,4 +145,5 @@ def for_host(
         readings=(),
         events=events,
     )
+    # The environment stays in its container, without the libraries of this machine's driver.
     return replace(with_gpus(bare, names, driver, catalog), container=container)

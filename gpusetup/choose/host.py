@@ -30,7 +30,7 @@ class HostFacts(Frozen):
 
     family: str
     architecture: str
-    floors: str
+    driver_system: str
     """The system whose driver version numbers apply: `windows` on WSL."""
     python: str | None
     """The Python version, such as `3.11` or `3.13t`; None if unknown."""
@@ -141,7 +141,7 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     facts = HostFacts(
         family=os.family or "linux",
         architecture=os.machine or "x86_64",
-        floors=driver_family(machine),
+        driver_system=driver_family(machine),
         python=python_tag(machine),
         python_bits=machine.python.bits,
         libc=os.libc,

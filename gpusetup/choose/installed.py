@@ -115,7 +115,7 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
         build,
         # WSL uses the Windows driver, whose minimum version differs from the row's, and a Jetson's
         # driver has its own version numbers.
-        driver_floor=catalog.driver_floor(build.cuda, host.floors)
+        driver_floor=catalog.driver_floor(build.cuda, host.driver_system)
         if build.cuda and not host.board
         else None,
         kernels=tuple(code for code in codes if code.startswith("sm_")),

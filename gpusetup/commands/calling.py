@@ -70,9 +70,7 @@ def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) 
             continue
         in_words, types = TYPES[spec.json_type]
         for part in parts(value) if spec.json_type == "strings" else (value,):
-            # In Python, True and False are numbers too.
-            is_unwanted_boolean = isinstance(part, bool) and bool not in types
-            if is_unwanted_boolean or not isinstance(part, types):
+            if not isinstance(part, types):
                 raise TypeError(f"`{field}` is {in_words}, not {type(value).__name__}")
     # The parser cannot read a value such as a snapshot, but checks whether it may be given together
     # with the other options. So give it some word, which `replaced` then replaces.

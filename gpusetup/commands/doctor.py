@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import (
@@ -111,11 +110,6 @@ def run(question: Question, out: Console) -> Reply:
 
 def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     """What the project in this folder asks for; None if there is none, or if it names no torch."""
-    from gpusetup.project.ask import OF_A_FOLDER
-
-    # Without a project's file, the import of the readers (20 ms) is saved.
-    if not any(map(os.path.isfile, OF_A_FOLDER)):
-        return None
     from gpusetup.project.decide import project_here
     from gpusetup.project.read import ask_of_folder
 

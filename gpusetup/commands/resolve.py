@@ -229,6 +229,7 @@ def _document(
     # the newest torch versions.
     wish = replace(choice.wish.of_torch_alone, installer="conda")
     if build and not choice.moves:
+        # The torch that stays is named, so that conda's command does not change it either.
         wish = replace(wish, torch=f"=={build.torch}")
     in_channels = question_of(wish, host, load_catalog())
     from_conda = nearest_fitting(build.torch, in_channels) if build else None

@@ -68,9 +68,6 @@ def _where(name: str, mark: Any, reason: str) -> str:
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     # ruamel.yaml's problem continues a sentence: "but found another document".
     problem = " ".join(reason.split()).removeprefix("but ")
-    # "found character '\\t' that cannot start any token"
-    if "\\t" in reason:
-        problem = "a tab where YAML allows only spaces"
     return f"{name}{position}: {problem}"
 
 

@@ -21,6 +21,7 @@ PRINTED = re.compile(
     # Versions such as `2.5.1+cu124` and `==2.5`, Python's prompt, paths, tables, shell prompts,
     # settings.
     r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
+    # A line of Google's logging library, glog: `E0312 10:11`.
     r"|^[EWIF]\d{4} \d\d:\d\d"
     # A line that is a label and a version: `Nvidia driver version: 470.256.02`.
     r"|^\s*\w[\w ]{2,40} version: v?\d[\w.+-]*\s*$"

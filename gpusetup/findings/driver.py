@@ -75,9 +75,10 @@ def driver_missing(context: RuleContext) -> Findings:
     if driver_runs or has_gpu is False or not belongs_here:
         return
     lacks_library = driver.library_found is False
-    # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
-    # known GPU, torch's build must need CUDA.
-    needs_driver = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
+    # A kernel module on the disk means an installed driver.
+    has_no_module = not driver.module_version
+    # Without a known GPU, torch's build must need CUDA.
+    needs_driver = has_no_module if has_gpu else bool(cuda_needed(context.torch))
     is_reported = messages and not events(context, *PACKAGES_ARE_THERE)
     if not is_reported and not (lacks_library and needs_driver):
         return

@@ -124,9 +124,11 @@ def torch_cpu_build(context: RuleContext) -> Findings:
         return
     has_gpu = has_nvidia(context)
     if has_gpu is None:
-        # If no source shows whether there is a GPU, only a text about CUDA makes one likely.
-        is_about_cuda = messages or cuda_was_refused(context) or shows_no_other_failure(context)
-        has_gpu = is_report(context) and bool(is_about_cuda)
+        # If no source shows whether there is a GPU, only a text makes one likely, if it is
+        # about CUDA or about nothing else that failed.
+        shows_cuda_failure = messages or cuda_was_refused(context)
+        is_likely = shows_cuda_failure or shows_no_other_failure(context)
+        has_gpu = is_report(context) and bool(is_likely)
     # A torch that sees a GPU is no CPU build, whatever its label says.
     is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
     if not has_gpu or not (messages or is_cpu_build):
@@ -212,8 +214,7 @@ def no_wheel_for_machine(context: RuleContext) -> Findings:
 
 
 def environment(context: RuleContext) -> Findings:
-    """Something in the target environment keeps an installer from changing it; no finding if no
-    target was named."""
+    """Something keeps an installer from changing the target environment, or none was found."""
     python = context.snapshot.python
     problems = [
         reading.problem

@@ -118,7 +118,8 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
         hint = f"{trouble.fix.text}{'. Run:' if commands else ''}{commands}\n"
     hint += "`gpusetup doctor` shows the details"
-    # A few findings must be mended before torch is changed, whatever the person asks for.
+    # A few findings must be mended before torch is changed, whatever the person asks for:
+    # `before_torch` lists the severities with which a cause is one of them.
     if trouble.severity not in RECORDS[trouble.id].before_torch:
         hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
     return Unsatisfiable(

@@ -146,7 +146,7 @@ def open_nvml(lines: StreamingChild, limit: float, notify: Notify) -> Nvml:
     does not respond or lists no GPU."""
     source = Nvml(lines)
     try:
-        with announced(limit, notify):
+        with announced(lambda: ["NVML"], limit, notify):
             source.first = source.next(limit)
         if not source.first.gpus:
             raise SourceEnded("NVML: lists no GPU")

@@ -15,7 +15,7 @@ from gpusetup.catalog.gpus import GpuRow
 from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import Confidence, PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.model.units import GIB, MIB
+from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, RopeScaling
 from gpusetup.plan.decide import (
     NONE,
@@ -31,7 +31,6 @@ from gpusetup.plan.decide import (
     visible_devices,
 )
 from gpusetup.plan.job import (
-    BYTES,
     JOB_DEFAULTS,
     Recipe,
     TrainingJob,
@@ -310,7 +309,7 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
     rope = from_config.rope if from_config else None
     if rope and (remark := factor_remark(rope, job)):
         yield remark
-    yield from notes_on_parts(question, decision)
+    yield from notes_on_parts(decision)
     native = shape.native_context
     if shape.tokens is None and native is not None and job.context > native:
         extension = "the model's positions must be extended (RoPE scaling)"
@@ -338,17 +337,9 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
         )
 
 
-def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """Notes on embedding tables, frozen parts, and what DataParallel's GPUs hold."""
+def notes_on_parts(decision: Decision) -> Iterator[str]:
+    """Notes on frozen parts, and on what DataParallel's GPUs hold."""
     job = decision.job
-    if job.tables:
-        size = job.tables * BYTES[job.dtype]
-        written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-        names = " and ".join(table.label for table in question.tables)
-        yield (
-            f"embedding tables: {names} are {written} of weights; trained, they "
-            "have gradients of the same size and the optimizer's states as well"
-        )
     # With adapters the whole model is frozen anyway.
     if job.frozen and job.lora is None:
         part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"

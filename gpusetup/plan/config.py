@@ -21,7 +21,7 @@ from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS
 from gpusetup.plan.models import is_known
-from gpusetup.plan.question import ALL, EMBEDDINGS, LARGEST, EmbeddingTable, TrainingQuestion
+from gpusetup.plan.question import ALL, EMBEDDINGS, LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trainers import trainer_table
 
@@ -472,14 +472,9 @@ def tables(reader: Reader, fields: Fields) -> Fields:
     width = reader.number("embedding-dim", LARGEST_TABLE) if counts else None
     if width is None:
         return {}
-    found: list[EmbeddingTable] = []
     for setting, rows in counts:
-        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
-        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name_of(setting.path))
-        table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
-        found.append(table)
-        reader.note(setting, f"embedding table: {table.label}")
-    return {"tables": tuple(found)}
+        reader.note(setting, f"embedding table: {rows:,} x {width:,}")
+    return {"tables": sum(rows for _, rows in counts) * width}
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (

@@ -105,7 +105,7 @@ def size_in_name(text: str) -> tuple[int, int] | None:
     parameters = round(float(number) * UNITS[unit])
     active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
     # A model cannot have more active parameters than parameters, so such a word means something
-    # else (`A100`).
+    # else.
     return parameters, min(active, parameters)
 
 
@@ -373,5 +373,10 @@ def model_of_size(parameters: int, vocabulary: int = GPT2_VOCABULARY) -> Shape:
 
 
 def size_name(parameters: int) -> str:
-    """A parameter count as people write it, such as `124M` or `7B`."""
-    return f"{parameters / 1e9:g}B" if parameters >= 10**9 else f"{parameters / 1e6:g}M"
+    """A parameter count as people write it, with three digits.
+
+    >>> size_name(8190735360), size_name(124439808)
+    ('8.19B', '124M')
+    """
+    rounded = float(f"{parameters:.3g}")
+    return f"{rounded / 1e9:g}B" if rounded >= 1e9 else f"{rounded / 1e6:g}M"

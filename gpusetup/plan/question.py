@@ -4,7 +4,7 @@ that follows from it and from the trainer's defaults."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
@@ -44,14 +44,6 @@ USUAL_CONTEXT = 2048
 """The default sequence length in tokens."""
 
 
-class EmbeddingTable(NamedTuple):
-    """An embedding table."""
-
-    label: str
-    """Its rows with a noun, and its width: `users 6,040 x 64`."""
-    parameters: int
-
-
 class TrainingQuestion(Frozen):
     """The options of `gpusetup plan`; None for an option that was not given."""
 
@@ -68,8 +60,8 @@ class TrainingQuestion(Frozen):
     trainer: str | None = None
     freeze: str | None = None
     """The part of the model that is not trained, as `frozen_share` reads it."""
-    tables: tuple[EmbeddingTable, ...] = ()
-    """Embedding tables that are trained in addition to the model."""
+    tables: int = 0
+    """The number of parameters in embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
     """The value that plan should find: the longest context, the largest batch or the fewest
     GPUs."""
@@ -142,7 +134,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         # Two micro-batches stand for any number, because gradients are kept between all of them.
         "accumulate": question.accumulate or (2 if row_of(trainer).get("accumulates") else 1),
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
-        "tables": sum(table.parameters for table in question.tables),
+        "tables": question.tables,
     }
     job = TrainingJob(**fields)
     setup = question.rl or SUPERVISED_SETUP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread, Timer
@@ -15,6 +15,7 @@ LIMIT_SECONDS = 30.0
 mode may take this long."""
 NOTICE_SECONDS = 3.0
 """After this many seconds, the user is told what the program waits for."""
+NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
 def in_background(call: Callable[..., T], *arguments: Any) -> Future[T]:
@@ -33,13 +34,19 @@ def in_background(call: Callable[..., T], *arguments: Any) -> Future[T]:
 
 
 @contextmanager
-def announced(limit: float, notify: Notify | None) -> Iterator[None]:
-    """Call `notify` once if the `with` block, in which the driver may take `limit` seconds, takes
-    longer than NOTICE_SECONDS."""
+def announced(
+    pending: Callable[[], Sequence[str]], limit: float, notify: Notify | None
+) -> Iterator[None]:
+    """Call `notify` once if the `with` block takes longer than NOTICE_SECONDS.
+
+    `pending` returns the names of the sources that have not answered by then; they may take
+    `limit` seconds.
+    """
 
     def tell() -> None:
-        if notify is not None:
-            notify(f"waiting for the NVIDIA driver: up to {limit:g} s")
+        names = pending()
+        if notify is not None and names:
+            notify(NOTICE.format(sources=" and ".join(names), limit=limit))
 
     notice = Timer(NOTICE_SECONDS, tell)
     notice.daemon = True

@@ -71,10 +71,16 @@ def _ask_driver(
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
     from gpusetup.probe.nvidia_smi import read_topology
 
-    readers = [read_nvml, read_cuda, *([read_topology] if has_several else [])]
-    calls = [in_background(read, system, limit) for read in readers]
-    with announced(limit, notify):
-        answers = [call.result() for call in calls]
+    sources = {"NVML": read_nvml, "libcuda": read_cuda}
+    if has_several:
+        sources["nvidia-smi"] = read_topology
+    calls = {name: in_background(read, system, limit) for name, read in sources.items()}
+
+    def pending() -> list[str]:
+        return [name for name, call in calls.items() if not call.done()]
+
+    with announced(pending, limit, notify):
+        answers = [call.result() for call in calls.values()]
     return answers if has_several else [*answers, Snapshot()]
 
 
@@ -138,11 +144,12 @@ def _listed_gpus(
         return next(filter(None, of_driver), ()), ()
     if of_files:
         return of_files[0], ()
-    devices = judged_on(on_bus)
-    may_have_gpu = on_bus is None or devices or any(part.devices for part in files)
+    nvidia_on_bus = judged_on(on_bus)
+    has_device_nodes = any(part.devices for part in files)
+    may_have_gpu = on_bus is None or nvidia_on_bus or has_device_nodes
     # Current macOS has no driver for NVIDIA GPUs, so no driver can respond there.
     if may_have_gpu and family != "macos":
-        problem = f"no driver answered; {len(devices)} on the PCI bus"
+        problem = f"no driver answered; {len(nvidia_on_bus)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 

@@ -388,7 +388,11 @@ def afterwards(later: Sequence[Later], machine: Snapshot) -> tuple[str, ...]:
     """A note with the command that installs what no index has, once torch is there."""
     if not later:
         return ()
-    words = [word for one in later for word in without_logins(one.text).split(" ", 1)]
+    words: list[str] = []
+    for one in later:
+        line = without_logins(one.text)
+        # `-e .` is an option and its value, and `name @ https://...` is one word.
+        words += line.split(" ", 1) if line.startswith("-") else [line]
     python = machine.python.executable
     target = ("--python", python) if python else ()
     command = shell_line(("uv", "pip", "install", *target, *words), machine.os.family)

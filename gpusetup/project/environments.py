@@ -141,7 +141,8 @@ def enter_image(ask: Ask, image: str) -> None:
     ask.image_torch = torch[1] if torch else None
     # `python:3.11-slim`, and images with it in their name, such as `uv:python3.11-bookworm`.
     python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
-    # A stage that names an earlier one (`FROM base`) keeps its Python.
+    # A stage that names an earlier one (`FROM base`) keeps its Python. An image that brings torch
+    # brings the Python for it, whatever its name says.
     if python and ask.image is None:
         ask.python = python[1] or python[2]
 

@@ -45,6 +45,7 @@ def read_ask(path: str) -> Ask:
         if named_file.is_there(file):
             setup = read_ask(str(file))
             if setup.requests or setup.unread:
+                # Without `[project]`, the answer names the file that has the requirements.
                 ask.path = path if ask.has_project else str(file)
                 ask.requests, ask.python = setup.requests, ask.python or setup.python
                 ask.later += setup.later

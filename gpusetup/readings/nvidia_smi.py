@@ -289,7 +289,6 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             errors = cells[2].strip()
             row = {
                 **fields_of(first, BUS.search(cells[1])),
-                "name": first["name"],
                 # `On` and `Off`; None for a driver model.
                 "persistence": flag(first["driver_model"]),
                 # With ECC on, the cell contains a number of errors.

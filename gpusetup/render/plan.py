@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpusetup.model.documents import ConfigKey, ConfigRead, Help, PlanCell
+from gpusetup.plan.models import size_name
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -113,25 +114,14 @@ def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
 
 def _question(plan: PlanCell) -> str:
     """The question in one line: the model, the job and the GPUs that the plan is for."""
-    size = f"{_count(plan.parameters)} parameters"
+    size = f"{size_name(plan.parameters)} parameters"
     # In a mixture of experts, each token uses only some of the parameters.
     if plan.active_parameters != plan.parameters:
-        size += f", {_count(plan.active_parameters)} active"
+        size += f", {size_name(plan.active_parameters)} active"
     job = f", {plural(plan.context, 'token')}" if plan.context else ""
     if plan.batch is not None:
         job += f", batch {plan.batch:,}"
     return f"{plan.model} ({size}){job}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
-
-
-def _count(parameters: int) -> str:
-    """A number of parameters in billions or millions.
-
-    >>> _count(8190735360), _count(124439808)
-    ('8.19B', '124M')
-    """
-    if parameters >= 1e9:
-        return f"{parameters / 1e9:.3g}B"
-    return f"{parameters / 1e6:.3g}M"
 
 
 UNCOUNTED_SHOWN = 4

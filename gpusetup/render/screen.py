@@ -187,7 +187,8 @@ def table(
             padding = " " * (width - len(cell[0]))
             parts += ["  ", cell, padding] if column in left else ["  ", padding, cell]
         sentence = cells[-1] if ends_with_sentence else ("", "")
-        # Two spaces precede each column, and also the sentence.
+        # Two spaces precede each column, and also the sentence. A row without a sentence has
+        # nothing to continue on the next line, so it stays whole.
         begins_at = sum(widths) + 2 * len(cells)
         lines.append(ScreenLine(*parts, "  ", sentence, hang=begins_at, whole=not sentence[0]))
     return lines

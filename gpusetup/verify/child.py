@@ -14,14 +14,14 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
-from .ranks.launch import Rank
 from .streams import say
-from .values import CRASHED, NO_ANSWER, SKIPPED, Check, Outcome, Row, RunOptions
+from .values import CRASHED, NO_ANSWER, SKIPPED, Check, Outcome, Row, RunOptions, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+Environment = Tuple[Tuple[str, str], ...]
 USUAL_CAUSES = {
     "SIGKILL": "often the system killed it because the host ran out of memory: see `dmesg`",
     "SIGILL": "this CPU lacks an instruction: torch was built for a newer CPU",
@@ -45,9 +45,7 @@ QUIET_ENVIRONMENT = {
     # Keeps warnings about the checks' own settings off the screen.
     "TORCH_CPP_LOG_LEVEL": "ERROR",
 }
-"""Environment variables of the worker, unless the user has set them."""
-FIXED_WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-"""Without it, cuBLAS may give other bits when several streams are active (its documentation)."""
+"""Environment variables of the child process."""
 
 
 class ChildTask(NamedTuple):
@@ -62,16 +60,25 @@ class ChildTask(NamedTuple):
     """How long the check may take in total."""
     in_float64: bool = False
     """Whether the check computes in float64 in place of the formats that it usually tests."""
+    variables_of_rank: Environment = ()
+    """The environment variables of this process's rank, if there are several ranks."""
+
+    @property
+    def environment(self) -> Environment:
+        """The variables that must be set before torch starts."""
+        # They are cuBLAS's. Elsewhere they would only cost the start of another process.
+        of_check = self.check.environment if kind(self.subject) == "cuda" else ()
+        return (*of_check, *self.variables_of_rank)
 
 
 class Child:
     """The process that computes. It is started for the first task, and again after it has died or
-    was ended."""
+    if a check needs other variables."""
 
-    def __init__(self, verbose: bool, options: RunOptions, rank: Optional[Rank] = None) -> None:
+    def __init__(self, verbose: bool, options: Optional[RunOptions] = None):
+        options = options or RunOptions()
         self.start_with = {"verbose": verbose, "options": options._asdict()}
-        # torch reads the variables of its rank when the ranks meet, in the process that then runs.
-        self.variables_of_rank = dict(rank.environment) if rank else {}
+        self.environment: Environment = ()
         self.process: Any = None
         self.scratch = ""
         """The process's folder for temporary files; empty if there is none."""
@@ -83,8 +90,11 @@ class Child:
 
     def ask(self, task: ChildTask) -> Row:
         """Run one check, and return its outcome and seconds as the worker reports them."""
+        # Other variables need a new process, because torch reads them only when it starts.
+        if task.environment != self.environment:
+            self.end()
         if self.process is None:
-            self._start()
+            self._start(task.environment)
         self.last_place = {}
         began = time.monotonic()
         job = {
@@ -156,7 +166,7 @@ class Child:
         hint = next((cause for name, cause in USUAL_CAUSES.items() if name in detail), hint)
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
-    def _start(self) -> None:
+    def _start(self, environment: Environment) -> None:
         """Start the process, read its output in two threads, and send it the user's options."""
         # Everything temporary goes into one folder, which `end` deletes: a compiler that is killed
         # leaves its files behind.
@@ -169,7 +179,8 @@ class Child:
         if folder:
             variables["TORCHINDUCTOR_CACHE_DIR"] = folder
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        variables.update({**os.environ, **FIXED_WORKSPACE, **self.variables_of_rank})
+        # The user's variables override ours, and those that the check needs override both.
+        variables.update({**os.environ, **dict(environment)})
         # The path of a socket in it must not exceed 107 characters.
         if folder and len(folder) <= LONGEST_SCRATCH:
             variables["TMPDIR"] = folder
@@ -186,7 +197,7 @@ class Child:
             # terminal does not reach it.
             start_new_session=True,
         )
-        self.lines = queue.Queue()
+        self.environment, self.lines = environment, queue.Queue()
         # Answers come on stdout. Stderr is only text for the user, so it needs no queue.
         self.relays = []
         for stream, answers in ((process.stdout, self.lines), (process.stderr, None)):

@@ -111,7 +111,7 @@ def run_as_rank(options: Options, rank: Rank) -> int:
     """Run the checks of one rank. Rank 0 merges the reports of all, writes the result, and tells
     the other ranks the exit code."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
-    run = Run(options, Child(options.verbose, options.for_checks, rank), rank, link)
+    run = Run(options, Child(options.verbose, options.for_checks), rank, link)
     try:
         run.all()
         # The child of rank 0 may hold the store that all ranks use, so it ends last.
@@ -251,7 +251,10 @@ class Run:
             send(self.link.link, {"doing": check.name})
         # A check that runs for `--seconds` gets that time in addition.
         limit = check.limit_seconds + (self.options.for_checks.seconds if check.lasts else 0.0)
-        task = ChildTask(check, subject, limit, max(1.0, seconds_left))
+        # Set the rank's variables for every check, because the process has already loaded torch
+        # when it meets the other ranks.
+        variables = self.rank.environment if self.rank else ()
+        task = ChildTask(check, subject, limit, max(1.0, seconds_left), variables_of_rank=variables)
         answer = self.child.ask(task)
         if should_ask_again(check, device, answer) and time.monotonic() < self.end:
             answer = ask_again(self.child, task, answer)

@@ -130,6 +130,8 @@ class Check(NamedTuple):
     crashed. A check that runs for `--seconds` gets that time in addition."""
     lasts: bool = False
     """Whether the check runs for the number of seconds given with `--seconds`."""
+    environment: Tuple[Tuple[str, str], ...] = ()
+    """Variables that must be set before torch starts, so the check gets a new child process."""
     in_float64: bool = False
     """Whether a failed check runs once in float64 too, which tells a wrong kernel from rounding."""
     proves: str = ""

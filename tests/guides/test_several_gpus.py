@@ -59,8 +59,6 @@ def test_tables_of_a_config_are_counted_however_they_are_named(text: str, planne
     bytes_a_parameter = states(plain) * 2**30 / plain["parameters"]
     added = (states(larger) - states(plain)) * 2**30 / bytes_a_parameter
     assert added == pytest.approx(WIDTH * TABLES[text], rel=0.02, abs=1e5)
-    said = any("are 4.8 GiB of weights" in line for line in larger["advice"])
-    assert said == (TABLES[text] > 0)
 
 
 # --- 004-4: frozen parts --------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_in_place_writes_and_keeps_the_previous_file(
 
 
 REFUSED = (
-    ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
+    ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: found character"),
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "appears twice"),
     ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
     ("x.json", b"{", "x.json, line 1, column 2: expected"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Mapping
 
 from verify_faults.mutants import Mutant
@@ -26,7 +27,7 @@ def checks() -> tuple[str, ...]:
 def run_all(
     mutant: Mutant | None = None, names: Iterable[str] | None = None, seed: int | None = None
 ) -> dict[str, Outcome]:
-    """Each check's outcome."""
+    """Each check's outcome. The variables that a check asks for are set."""
     options = RunOptions(level="standard")
     begin(options=options if seed is None else options._replace(seed=seed))
     return {name: run(name, mutant) for name in (checks() if names is None else names)}
@@ -34,6 +35,7 @@ def run_all(
 
 def run(name: str, mutant: Mutant | None) -> Outcome:
     check = named(name)
+    os.environ.update(dict(check.environment))
     untouched = mutant is None or (name in PAST_THE_DISPATCHER and mutant.through_dispatcher)
     context = contextlib.nullcontext() if untouched or mutant is None else mutant.make()
     try:

@@ -105,7 +105,7 @@ def as_text(report: Report, verbose: bool = False) -> str:
 def problems_of(report: Report) -> Dict[str, List[Result]]:
     """The results because of which a report is not `passed`, by what they show, the worst first.
 
-    Skipped checks count only under `--strict`, or if there is nothing else to blame.
+    Skipped checks count only if none failed, under `--strict` or because nothing could be checked.
     """
     if verdict(report) == PASSED:
         return {}

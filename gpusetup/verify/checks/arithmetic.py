@@ -78,6 +78,8 @@ batches = answered("products of whole numbers", batched_products, biased_product
 
 
 def whole_sums(device: str) -> Iterator[Part]:
+    """Sums of small whole numbers are exact in any order. The counts of numbers are a few, one more
+    than whole blocks of a kernel, and many blocks."""
     for name in formats(device, "float64"):
         ones = torch.ones(3, 4096, device=device, dtype=getattr(torch, name))
         yield exactly(f"a row's sum of {name}", ones.sum(1), [4096] * 3)
