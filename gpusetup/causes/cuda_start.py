@@ -129,8 +129,8 @@ CAUSES = (
     ),
     Cause(
         "forward-compat-unsupported",
-        title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
-        "does not allow (error 804)",
+        title="CUDA loads a forward compatibility library (cuda-compat) that this GPU or driver "
+        "does not support (error 804)",
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat works only on data centre GPUs, and only with some drivers",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".

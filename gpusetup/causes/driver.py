@@ -55,7 +55,7 @@ CAUSES = (
         check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
         title="{who}: there is no NVIDIA driver",
         plain="gpusetup found no NVIDIA driver",
-        means="No kernel module, library or program of NVIDIA's driver is there. PyTorch includes "
+        means="The driver's kernel module, libraries and programs are missing. PyTorch includes "
         "its own CUDA libraries but not the driver.",
         text="Install your distribution's driver package and reboot",
         # Source: NVIDIA, "Driver Installation Guide".

@@ -120,8 +120,8 @@ CAUSES = (
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
-        means="A compiled extension fits only the torch release and the CUDA version that it was "
-        "compiled for, so updating torch breaks it.",
+        means="An extension works only with the torch release and CUDA version that it was compiled "
+        "for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
@@ -321,8 +321,7 @@ CAUSES = (
     Cause(
         "cuda-toolkit-mismatch-extension-build",
         certain_if=proofs.both_are_read("cuda-toolkit-mismatch-extension-build", "nvcc", "torch"),
-        title="nvcc and torch have different CUDA versions, so extensions that you build here do "
-        "not work",
+        title="nvcc and torch have different CUDA versions, so building extensions fails",
         text="Build with the nvcc of torch's CUDA version (at least the same major version): "
         "install that toolkit if it is missing, and set CUDA_HOME to it",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.

@@ -72,7 +72,7 @@ CAUSES = (
         "pip-cache-disk-full",
         by_check=True,
         certain_if=proofs.message_states_it,
-        title="There is too little disk space to install torch",
+        title="There is not enough disk space to install torch",
         text="Clear the installers' caches (`pip cache purge`, `uv cache clean`, `conda clean "
         "--all`), or move TMPDIR and the cache to a larger disk. An "
         "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for temporary "
@@ -102,7 +102,7 @@ CAUSES = (
     Cause(
         "dataloader-worker-killed",
         check=CheckCommand("sudo dmesg | grep -i 'killed process'", "Out of memory: Killed process 4711 (python3) total-vm:61204020kB, anon-rss:30106044kB"),
-        title="A DataLoader worker was killed because the host's memory ran out",
+        title="A DataLoader worker was killed because the host ran out of memory",
         means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
         "largest process. Every worker has its own copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
@@ -126,7 +126,7 @@ CAUSES = (
     ),
     Cause(
         "host-out-of-memory",
-        title="The host's memory ran out",
+        title="The host ran out of memory",
         means="The computer ran out of RAM (not of GPU memory), or the container reached its limit.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",

@@ -187,11 +187,11 @@ CAUSES = (
             Message(
                 having={"of": "its stack"},
                 title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
-                means="These libraries fit only those of the same release, and PyTorch's wheels "
-                "bring theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, "
+                means="These libraries work only with those of the same release, and PyTorch's wheels "
+                "include them. After a partial update, or if LD_LIBRARY_PATH names another ROCm, "
                 "oneAPI or torch, one library lacks a function that another one calls.",
-                text="LD_LIBRARY_PATH and LD_PRELOAD may name no folder of ROCm, of oneAPI "
-                "(setvars.sh) or of another torch. If it still fails, install torch in a new "
+                text="Remove folders of ROCm, oneAPI (setvars.sh) and other torches from "
+                "LD_LIBRARY_PATH and LD_PRELOAD. If that does not help, install torch in a new "
                 "environment (`gpusetup install --venv .venv-torch`)",
                 commands=("unset LD_LIBRARY_PATH", "unset LD_PRELOAD"),
                 # Source: ld.so(8); PyTorch, "Getting Started on Intel GPU".
@@ -424,7 +424,7 @@ CAUSES = (
         plain="A package needs a different torch version from the installed one",
         means="pip and uv install such a package with a warning at most. The package then fails "
         "at import or runs without its kernels.",
-        text="Install releases that fit each other",
+        text="Install releases that work together",
         # Source: each row in data/companions.json names its own.
         look=("pip check",),
         says=(

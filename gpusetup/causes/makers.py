@@ -128,7 +128,7 @@ CAUSES = (
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
                 means="torch's XPU build needs Intel's driver and runtime; other builds do not "
-                "have the device at all.",
+                "have the xpu device.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),

@@ -109,9 +109,9 @@ CAUSES = (
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
-        means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
-        "installs one, and installing another package may do so too. In other cases, torch finds "
-        "no driver.",
+        means="Usually the program has a CPU build of torch. On Windows, `pip install torch` installs "
+        "a CPU build, and installing another package can replace a CUDA build with one. In other "
+        "cases, torch finds no driver.",
         text="Run the command with the Python that runs the program (a portable bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
         "build: replace it with CUDA for NVIDIA, ROCm for AMD or XPU for Intel. Keep "
@@ -159,7 +159,7 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
         means="The GPU and the driver may be fine.",
-        text="Install the program's own build for CUDA",
+        text="Install the program's CUDA build",
         failure=3,
         where=(no_reason_is_shown,),
         fix_for=fix_of_program,
@@ -258,7 +258,7 @@ CAUSES = (
         means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
         "or memory shared between processes.",
         text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
-        "do without it. Sharing between processes: return CPU tensors from DataLoader workers and "
+        "avoid that call. Sharing between processes: return CPU tensors from DataLoader workers and "
         "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
         "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -336,8 +336,8 @@ CAUSES = (
         "number format. Your GPU, driver and torch are not the cause.",
         # The steps of the guide on utilisation: clip at 1.0, lower the rate, warm it up.
         text="Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` "
-        "before the optimizer's step), lower the learning rate to a third or a tenth, and warm it "
-        "up over the first 3 to 10 % of the steps. float16 ends at 65,504: use bfloat16 or a "
+        "before the optimizer step), lower the learning rate to a third or a tenth, and warm it "
+        "up over the first 3 to 10 % of the steps. float16 overflows above 65,504: use bfloat16 or a "
         "torch.amp.GradScaler. `torch.autograd.set_detect_anomaly(True)` finds the operation that "
         "produces the first NaN",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
@@ -348,13 +348,13 @@ CAUSES = (
         "mixed-precision-no-gain",
         severity=Severity.WARNING,
         title="Mixed precision is on, but the training is not faster",
-        means="Mixed precision speeds up matrix products and convolutions on tensor cores, which "
-        "GPUs before Volta and the GTX 16 series lack. It does not help if the GPU waits for "
-        "data, or if the model or the batch is too small to fill it.",
+        means="Mixed precision speeds up matrix products and convolutions by using tensor cores. "
+        "GPUs older than Volta have none, and neither does the GTX 16 series. It does not help "
+        "either if the GPU waits for data, or if the model or the batch is too small.",
         text="First see what the training waits for: run it under `gpusetup monitor` (your own "
         "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
         "memory and cached data. If the model or the batch is too small, use a larger batch or "
-        "torch.compile. `gpusetup tune CONFIG --benchmark` measures your code with and without it",
+        "torch.compile. `gpusetup tune CONFIG --benchmark` measures the gain",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
         says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|\bno speed-?up with {MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),

@@ -264,8 +264,8 @@ CAUSES = (
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="On Windows, `pip install torch` installs a CPU build. conda picks one if it sees "
-        "no driver, and installing another package can replace a CUDA build.",
+        means="On Windows, `pip install torch` installs a CPU build. conda picks a CPU build if "
+        "it finds no driver, and installing another package can replace a CUDA build with a CPU build.",
         text="Replace the CPU build with a CUDA build. ",
         explains=("extension-abi-mismatch",),
         fix_for=_replace_cpu_build,
@@ -343,7 +343,7 @@ CAUSES = (
         means="This message names neither the GPU nor the package that lacks the kernel.",
         text="If that list has no kernel for your GPU, install a torch that supports it (`gpusetup install`). If it has one, torch is fine: "
         "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
-        "--no-deps --force-reinstall --no-cache-dir PACKAGE`)",
+        "--no-deps --force-reinstall --no-cache-dir --no-binary PACKAGE PACKAGE`)",
         # Source: CUDA Runtime API reference, cudaError.
         asks=(checks.TORCHS_KERNELS,),
         says=(

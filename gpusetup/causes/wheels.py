@@ -157,8 +157,8 @@ CAUSES = (
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 since torch 2.6.",
         text="Use a newer distribution, or a container with one. Do not replace the system's glibc. "
-        "If another package than torch needs it, a release of that package for an older system is "
-        "enough",
+        "If a package other than torch needs the newer glibc, install a release of that package for "
+        "older systems",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         explains=("torch-missing", "torch-half-installed", "library-missing"),
         says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
@@ -186,7 +186,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
         "build needs one",
-        means="Without this package, which shows the driver, conda chooses CPU builds.",
+        means="conda detects the driver through this package. Without it, conda chooses CPU builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
         "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
         "Otherwise install the driver",

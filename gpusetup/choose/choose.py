@@ -321,7 +321,7 @@ REASONS: dict[str, str] = {
     "upgrade": "the newest that fits",
     "same-version": "the same version, from the index that fits this machine",
     "nearest-newer": "no build of {torch} fits: the nearest newer version that does",
-    "newest": "no build of {torch} fits: the newest that does",
+    "newest": "no build of {torch} fits: the newest version that does",
 }
 
 
@@ -347,6 +347,6 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if installed is None or (question.maker and choice.action == "newest"):
         return "the newest that fits"
     if choice.action == "kept" and installed.backend == UNREAD:
-        return "nothing speaks against this torch: it stays"
+        return "gpusetup found no problem with this torch, so it stays"
     sentence = REASONS.get(choice.action)
     return sentence.format(torch=public(installed.torch)) if sentence else None

@@ -185,7 +185,7 @@ def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str
     """The reason why a package cannot compute on these GPUs, even if it is built from source."""
     # On a Mac, packages that need a GPU use Apple's.
     if project.gpu and build.cuda is None and build.os != "macos":
-        return f"{project.name} computes on an NVIDIA GPU only, and none is here"
+        return f"{project.name} needs an NVIDIA GPU, and this machine has none"
     oldest = project.capability
     for gpu in host.gpus:
         capability = gpu.compute_capability

@@ -173,12 +173,12 @@ def notes_of(gpus: Sequence[Gpu], maker: Maker, build: TorchBuild | None) -> Ite
     if build is not None and build.index:
         yield (
             f"torch {build.torch} comes from AMD's own index, which also has ROCm as packages. "
-            f"`{build.project('torch')}` brings the kernels for your GPU"
+            f"`{build.project('torch')}` installs the kernels for your GPU"
         )
     for gpu in gpus:
         if maker is AMD and gpu.target is None:
             yield f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
     yield (
-        f"torch's {NAME_OF_BUILDS[maker.id]} builds were never run with gpusetup: run "
+        f"torch's {NAME_OF_BUILDS[maker.id]} builds were not tested with gpusetup: run "
         "`gpusetup verify` afterwards"
     )

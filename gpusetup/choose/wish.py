@@ -191,7 +191,7 @@ NO_PACKAGES = {
         r"did you mean `gpusetup install --backend \1\2`?"
     ),
     r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
-        "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
+        "torch's wheels include CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
     r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
     r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',

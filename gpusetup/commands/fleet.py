@@ -1,8 +1,8 @@
 """`gpusetup fleet`: checks one node or many, and finds the one that differs from the others."""
 
 SUMMARY = (
-    "Checks one node (`check`) or all nodes of a cluster (`run`), compares the records in a folder "
-    "(`show`). `slurm` sets up the programs that Slurm calls on a node."
+    "Checks one node (`check`) or all nodes of a cluster (`run`), or compares the records in a "
+    "folder (`show`). `slurm` sets up the programs that Slurm calls on a node."
 )
 EXAMPLES = (
     "gpusetup fleet check",

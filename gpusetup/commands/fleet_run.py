@@ -71,7 +71,7 @@ class Question(CommandQuestion):
     python: str | None = PYTHON
     node_python: str | None = option(
         "path on the nodes of the Python that has gpusetup (default: the same path "
-        "as here; Ray: the workers' own)",
+        "as here; Ray: the workers' Python)",
         metavar="PATH",
     )
     limit: float | None = option(
@@ -172,7 +172,7 @@ def _collect(engine: Engine, into: Path, out: Console) -> None:
         for node, output in answers:
             if why := engine.why_busy(output):
                 engine.skipped[node] = why
-                out.talk(f"{node}: left alone, {why}")
+                out.talk(f"{node}: skipped, {why}")
             else:
                 problem = write_records(into, node, output)
                 out.talk(f"{node}: {problem or 'answered'} ({output.seconds:.0f} s)")

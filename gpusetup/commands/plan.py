@@ -66,8 +66,8 @@ class Question(CommandQuestion):
     batch: int | None = number("number of sequences in one micro-batch, for all GPUs together")
     accumulate: int | None = number("micro-batches per optimizer step")
     trainer: str | None = option(
-        "use the defaults of this trainer, and print its keys or flags: trinity, trl, hf, "
-        "axolotl, verl, ...",
+        "use the defaults of this trainer (trinity, trl, hf, axolotl, verl, ...), and print the "
+        "settings as its config keys or flags",
         metavar="NAME",
     )
     method: str | None = option(
@@ -103,7 +103,7 @@ class Question(CommandQuestion):
     )
     lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
     quantize: str | None = option(
-        "quantize the frozen model: nf4, int8, ...",
+        "quantize the frozen base model: nf4, int8, ...",
         metavar="TYPE",
         choices=("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
     )

@@ -64,7 +64,7 @@ ON_APPLE = (
 class Question(CommandQuestion):
     packages: tuple[str, ...] = arguments(
         "packages to install together with torch, such as `vllm` or 'jax[cuda13]'; gpusetup "
-        "asks your package index, and chooses a torch that works with them",
+        "queries your package index, and chooses a torch that works with them",
         metavar="PACKAGE",
     )
 

@@ -56,7 +56,7 @@ def read_config(raw: bytes, name: str) -> Config:
     """Read the settings of a YAML or JSON file; BadInput names the line if the file is invalid."""
     if name.lower().endswith((".py", ".toml")):
         raise BadInput(
-            f"{name}: gpusetup reads configs in YAML and JSON alone",
+            f"{name}: gpusetup reads configs only in YAML or JSON",
             hint="write its settings into a YAML or JSON file",
         )
     if len(raw) > SIZE_LIMIT_BYTES:
@@ -113,8 +113,8 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     )
     if old_rest != new_rest:
         raise BadInput(
-            f"{config.name}: the change would reach further than the value itself",
-            hint="an anchor, a tag or an unusual layout is in the way: change it by hand",
+            f"{config.name}: the change would affect more than this value",
+            hint="an anchor, a tag or an unusual layout prevents it: change the value by hand",
         )
     return changed
 

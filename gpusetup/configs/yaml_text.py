@@ -137,7 +137,7 @@ class _YamlWalk:
             word = f"<<{sum(name.startswith('<<') for name in key_lines)}"
         if word in key_lines:
             raise BadInput(
-                _where(self.name, key.start_mark, f"the key {word!r} is there twice"),
+                _where(self.name, key.start_mark, f"the key {word!r} appears twice"),
                 hint=f"it was in line {key_lines[word]} already; keep one of them",
             )
         key_lines[word] = key.start_mark.line + 1

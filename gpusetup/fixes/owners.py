@@ -118,7 +118,7 @@ INSTRUCTIONS_OF_PROGRAMS = {
     "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
 }
 """A program that creates its own environment -> how to change torch there."""
-USUAL_INSTRUCTIONS = "update or reinstall it with its own menu or launcher, which chooses torch"
+USUAL_INSTRUCTIONS = "update or reinstall the app from its menu, which installs the torch it needs"
 
 
 def _program(context: RuleContext) -> EnvironmentOwner | None:
@@ -128,7 +128,7 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
         return None
     instructions = INSTRUCTIONS_OF_PROGRAMS.get(name, USUAL_INSTRUCTIONS)
     return EnvironmentOwner(
-        because=f"the environment is {name}'s own",
-        instructions=f"{name}'s way first: {instructions}. Or in its environment",
+        because=f"the environment belongs to {name}",
+        instructions=f"First try {name}'s own way: {instructions}. Or in its environment",
         excludes_pip=False,
     )

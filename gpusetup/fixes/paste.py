@@ -302,14 +302,14 @@ def jetson_fix(context: RuleContext) -> Fix:
             commands=lines("cat /etc/nv_tegra_release"),
         )
     text = (
-        f"NVIDIA's wheels for {jetpack.name} ({jetpack.wheels}) are for Python {jetpack.python}, "
-        "which is the system's own. "
+        f"NVIDIA's wheels for {jetpack.name} ({jetpack.wheels}) are built for Python "
+        f"{jetpack.python}, the version that comes with {jetpack.name}. "
     )
     python = context.snapshot.python.version
     # The first two numbers: NVIDIA's wheels are for a minor release of Python, such as 3.10.
     if python is None or parsed(python).release[:2] != parsed(jetpack.python).release:
         new = command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
-        text += "Create an environment with it, and run `gpusetup doctor` there"
+        text += "Create an environment with that version, and run `gpusetup doctor` there"
         return Fix(text=text, commands=(new,))
     from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(

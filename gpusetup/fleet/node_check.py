@@ -154,7 +154,7 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     except BadInput as problem:
         raise BadInput(
             f"{what} is not the output of `gpusetup fleet check --json`",
-            hint="`gpusetup fleet check --json > FILE` writes one on a sound node",
+            hint="`gpusetup fleet check --json > FILE` writes one on a healthy node",
         ) from problem
     # Other nodes would be required to have the same fault.
     if not profile.ok:

@@ -123,7 +123,7 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
     facts = facts_of(snapshot)
     # The file is some other JSON with one of our schemas.
     if snapshot.taken_at is None and not snapshot.readings and not facts:
-        raise BadInput(f"{what} says nothing about its machine")
+        raise BadInput(f"{what} does not describe its machine")
     return Node(
         taken_at=snapshot.taken_at,
         kind=facts.get(GPU_NAME, ""),

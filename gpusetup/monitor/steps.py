@@ -52,8 +52,8 @@ STEPS: dict[str, StepRule] = {
         "Move the data to a local disk or memory, in fewer and larger files"),
     "fetch-in-advance": StepRule(
         "Let the loader fetch in advance: persistent_workers=True, a larger prefetch_factor, and "
-        "more workers (now {work.workers}; one that waits needs no core, so they may be more than "
-        "the cores). `py-spy dump` shows what a worker waits for", TUNE, s.workers),
+        "more workers (now {work.workers}; a waiting worker needs no core, so there may be more "
+        "workers than cores). `py-spy dump` shows what a worker waits for", TUNE, s.workers),
     "off-the-loop": StepRule(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "help-the-host": StepRule(
@@ -63,7 +63,8 @@ STEPS: dict[str, StepRule] = {
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
-        "GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
+        "GPU fell off the bus). Check its power supply, seating and temperature, and run "
+        "`gpusetup doctor`",
         "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
     "reset-the-gpu": StepRule(
         "What this GPU computed since the first error may be wrong. Stop its job, reset the GPU or "
@@ -76,9 +77,8 @@ STEPS: dict[str, StepRule] = {
     "compile-or-graphs": StepRule(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "fewer-bytes": StepRule(
-        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps; for a "
-        "model that answers, more requests at once",
-        BENCHMARK),
+        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps; for "
+        "inference, more requests at once", BENCHMARK),
     "fewer-bytes-between-gpus": StepRule(
         "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
         "buckets, or shard within one node. With several machines, check the network: with "
@@ -104,9 +104,9 @@ STEPS: dict[str, StepRule] = {
         "Are all of these programs yours? If not, or if one is left over from an earlier run, end "
         "it or use another GPU", ON_THE_GPU, s.shared_by_programs),
     "find-the-holder": StepRule(
-        "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
-        "container, or one that has died without giving its memory back. End it; if nothing is "
-        "found, reset the GPU", "sudo fuser -v /dev/nvidia*"),
+        "Find out what uses the GPU's memory. The driver lists no process, so it is a process in "
+        "another container, or one that died without freeing its memory. End it; if you find "
+        "none, reset the GPU", "sudo fuser -v /dev/nvidia*"),
     "cool": StepRule(
         "Improve the cooling: check fans, dust, airflow and neighbouring cards",
         "nvidia-smi -i {gpu.label} -q -d TEMPERATURE,PERFORMANCE"),
@@ -118,8 +118,8 @@ STEPS: dict[str, StepRule] = {
         "sudo nvidia-smi -i {gpu.label} -pl {gpu.latest.power_limit_default_watts}"),
     "compare-the-power-limit": StepRule(
         "Compare the power limit with the card's default (below). If it is lower and the cooling "
-        "allows it, raise it (`sudo nvidia-smi -i {gpu.label} -pl WATTS`); else accept the lower "
-        "clocks knowingly", "nvidia-smi -i {gpu.label} -q -d POWER"),
+        "allows it, raise it (`sudo nvidia-smi -i {gpu.label} -pl WATTS`); otherwise accept "
+        "the lower clocks", "nvidia-smi -i {gpu.label} -q -d POWER"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MOST_ENVIRONMENTS = 5
 """More than these would push everything else off the screen; `--json` lists all."""
 NOT_BY_INSTALL = (
-    "`gpusetup install` changes only torch and its companion packages, so run the commands above "
-    "yourself. Then run `gpusetup doctor` again."
+    "Run the commands above yourself (`gpusetup install` does not), then run `gpusetup doctor` "
+    "again."
 )
 EVIDENCE_SHOWN = 6
 """More lines than this would push the fix off the screen; `--json` contains all of them."""

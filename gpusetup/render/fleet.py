@@ -26,7 +26,7 @@ from gpusetup.render.screen import (
 )
 
 STATUS_MARKS = {"failed": NO, "differs": BUT, "ok": OK}
-STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "sound"}
+STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "healthy"}
 """The words for each status in a count of nodes, in the order of the verdict."""
 ABOUT_DIFFERENCES = (
     "If a difference is not intended, change the node to what most nodes have. Then take its "
@@ -56,7 +56,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         ScreenLine(f"  {slurm_list(names)}: {reason}", hang=4)
         for reason, names in names_by_reason.items()
     ]
-    lines += section("Not asked", not_asked)
+    lines += section("Skipped", not_asked)
     if answer.exclude:
         line = command(f"sbatch {quote(answer.exclude)} job.sh")
         lines += section("To leave these nodes out of a Slurm job", [line])
@@ -67,12 +67,12 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
-    """The verdict line: that all nodes are sound, or how many nodes have each status."""
+    """The verdict line: that all nodes are healthy, or how many nodes have each status."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
         # Do not say that all nodes are equal: a node may be the only one with its GPUs.
-        return marked(OK, "ok", f": {nodes}, none with a fault or unlike the others of its kind")
+        return marked(OK, "ok", f": {nodes}, all healthy, and none differs from others of its kind")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
         f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status]

@@ -255,7 +255,7 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
     if there was none."""
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
-        reason = "fused kernels read the memory less often; the first step takes minutes"
+        reason = "fused kernels access memory less often; the first step takes minutes"
         yield from _switch_on(case, "compile", reason, MEASURED)
         yield from add_key(case, "compile", "true", reason)
     elif is_faster is None:

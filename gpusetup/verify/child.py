@@ -23,7 +23,7 @@ from .values import CRASHED, NO_ANSWER, SKIPPED, Check, Outcome, Row, RunOptions
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
 USUAL_CAUSES = {
-    "SIGKILL": "often the system ended it because memory ran out: `dmesg` says so",
+    "SIGKILL": "often the system killed it because the host ran out of memory: see `dmesg`",
     "SIGILL": "this CPU lacks an instruction: torch was built for a newer CPU",
     "SIGBUS": "often /dev/shm is full, or a file was cut off while in use",
 }
@@ -123,7 +123,7 @@ class Child:
         while True:
             now = time.monotonic()
             if now >= end:
-                return self._no_answer(task, SKIPPED, "time is over before it answered")
+                return self._no_answer(task, SKIPPED, "the time limit ended before it answered")
             if silent_seconds >= task.limit_seconds:
                 return self._no_answer(task, CRASHED, f"{NO_ANSWER} in {task.limit_seconds:g} s")
             if now - last_message >= BUSY_FACTOR * task.limit_seconds:

@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="seed for the random numbers used in the checks",
     )
     many = {"action": "extend", "nargs": "+", "default": []}
-    only = "run only these checks, of whatever level, and the checks that they need"
+    only = "run only these checks, at any level, and the checks that they need"
     add("--only", **many, metavar="CHECK", help=only)
     add("--skip", **many, metavar="CHECK", help="skip these checks")
     add(
@@ -97,8 +97,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         **many,
         metavar="EXPR",
         help="fail unless all of these conditions are true, e.g. 'gpus>=2' 'torch==2.5.*' "
-        "'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' 'arch>=8.6' (the build has a kernel for "
-        "it)",
+        "'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' 'arch>=8.6' (a kernel for "
+        "8.6 or newer)",
     )
     add("--strict", action="store_true", help="count a skipped check as failed")
     add("--junit", metavar="FILE", help="also write a JUnit XML report")

@@ -60,7 +60,7 @@ def test_a_package_that_cannot_be_had_has_each_way_on_a_line_of_its_own(run: Run
     assert "to compile apex for your torch, run `uv pip install " in compiled.err
     without_gpu = run("resolve", "onnxruntime-gpu", "--offline", "--from", "no-gpu")
     assert without_gpu.exit == 1
-    assert "onnxruntime-gpu computes on an NVIDIA GPU only" in without_gpu.err
+    assert "onnxruntime-gpu needs an NVIDIA GPU" in without_gpu.err
     assert "onnxruntime runs on the CPU" in without_gpu.err
     # FlashAttention 2 needs Ampere: an hour of building would end in the same no.
     for host in (NEW_ON_OLD_DRIVER, ("--backend", "cpu", "--os", "linux")):

@@ -83,5 +83,5 @@ def test_doctor_says_what_install_leaves_to_you(machine: str, is_said: bool, say
     recorded = Path(__file__).parents[1] / "machines" / machine / "snapshot.json"
     said = says("doctor", "--from", str(recorded) if recorded.exists() else machine)
     assert (
-        "`gpusetup install` changes only torch and its companion packages" in said.words
+        "Run the commands above yourself (`gpusetup install` does not)" in said.words
     ) is is_said

@@ -79,10 +79,10 @@ def test_in_place_writes_and_keeps_the_previous_file(
 
 REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: found character"),
-    ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
+    ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "appears twice"),
     ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
     ("x.json", b"{", "x.json, line 1, column 2: expected"),
-    ("x.py", b"a = 1\n", "YAML and JSON alone"),
+    ("x.py", b"a = 1\n", "only in YAML or JSON"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
 

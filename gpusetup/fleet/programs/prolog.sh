@@ -1,4 +1,4 @@
-# Exit 1 is the answer that the node is not sound; whatever else ends it fails no job.
+# Exit 1 is the answer that the node is not healthy; no other error makes a job fail.
 
 # slurmd names the GPUs of a job. It names none for shards, MPS, and GPUs without a device file in
 # gres.conf: then the job's record is asked, on nodes with NVIDIA's driver only.

@@ -107,7 +107,7 @@ class Loop:
                 count = int((answer != self.first[name]).sum())
                 self.difference = (
                     f"{name}, on {where}, in round {self.rounds}: {count} of {answer.numel()} "
-                    "elements are unlike the first answer"
+                    "elements differ from the first result"
                 )
         self.rounds += 1
 

@@ -95,21 +95,21 @@ STANDARD: Tuple[Check, ...] = (
     ),
     device_check(
         *("memory", "memory", "most of the free memory returns the patterns written to it"),
-        "weights and data would change while they lie in memory",
+        "weights and data would change while they are in memory",
     ),
     device_check(
-        *("out-of-memory", "memory", "too large a request raises an error, and it goes on"),
+        *("out-of-memory", "memory", "too large a request raises an error, and torch goes on"),
         "a batch that is too large would end the program instead of raising an error",
         then="update the driver; on Windows switch off the system memory fallback",
     ),
     device_check(
-        "copy-in", "transfers", "64 MiB arrive whole on the device", MOVED, on=GPU, then=CARD
+        "copy-in", "transfers", "64 MiB arrive intact on the device", MOVED, on=GPU, then=CARD
     ),
     device_check(
-        "copy-out", "transfers", "64 MiB arrive whole on the host", MOVED, on=GPU, then=CARD
+        "copy-out", "transfers", "64 MiB arrive intact on the host", MOVED, on=GPU, then=CARD
     ),
     device_check(
-        "copy-within", "transfers", "64 MiB are copied whole on the device", MOVED, then=CARD
+        "copy-within", "transfers", "64 MiB are copied intact on the device", MOVED, then=CARD
     ),
     device_check(
         *("pinned", "transfers", "asynchronous copies of page-locked memory arrive complete"),
@@ -180,7 +180,7 @@ KNOWN: Tuple[Check, ...] = (
 
 PROGRAMS: Tuple[Check, ...] = (
     device_check(
-        *("chance", "chance", "random numbers follow their law and their seed, and none repeat"),
+        *("chance", "chance", "random numbers follow their distribution and seed, and none repeat"),
         "initial weights, dropout and sampling would be skewed, or repeat themselves",
     ),
     device_check(

@@ -78,7 +78,7 @@ def cause(problem: BaseException) -> str:
         if any(part in message for part in parts):
             return meaning
     if isinstance(problem, ModuleNotFoundError):
-        return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"
+        return f"torch needs the package {problem.name!r}: `gpusetup install` installs it"
     return '`python -c "import torch"` shows the whole error; ' + REINSTALL
 
 

@@ -163,7 +163,7 @@ def differs_from_rank_0(group: ProcessGroup, name: str) -> str:
     of_rank_0 = json.loads(group.store.get(key).decode())
     for call, bits in group.equal_on_all.items():
         if of_rank_0.get(call) != bits:
-            return f"{call}: not the bits that rank 0 has"
+            return f"{call}: not bit for bit the result of rank 0"
     return ""
 
 
