@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import ask_again, should_ask_again
 from .answer.junit import as_junit
-from .answer.render import SPEED_OVER_CPU, as_json, as_text
+from .answer.render import as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
@@ -211,7 +211,7 @@ class Run:
         """The checks of a device that are wanted, and make sense on this machine and rank."""
         for check in on_device(self.rows, device):
             # It needs the whole CPU, which the ranks on one machine share.
-            if check.name == SPEED_OVER_CPU and self.rank:
+            if check.name == "speed-over-cpu" and self.rank:
                 continue
             # A check that uses all GPUs of a machine runs on only its first rank.
             is_later_rank = self.rank is not None and self.rank.local > 0
