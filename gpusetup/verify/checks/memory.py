@@ -184,22 +184,14 @@ REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cann
 def out_of_memory(device: str) -> Outcome:
     """Requesting too much memory raises an error, and the device still computes afterwards. A
     driver that silently uses the host's memory instead makes training slow."""
-    if device == "cpu":
-        return overdrawn(device, FAR_TOO_MUCH)
-    torch.cuda.empty_cache()
-    free, total = map(int, torch.cuda.mem_get_info(device))
     # On Windows and WSL, and on GPUs that share the host's memory, the driver gives out host memory
     # beyond the GPU's. WSL uses the driver of Windows.
     is_linux = sys.platform.startswith("linux") and "microsoft" not in platform.release().lower()
-    if is_linux and not is_unified(device):
-        return overdrawn(device, total)
-    # Torch itself refuses what is beyond this share.
-    free += int(torch.cuda.memory_reserved(device))
-    torch.cuda.set_per_process_memory_fraction(min(0.5, free / total), device)
-    try:
-        return overdrawn(device, total)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
+    if device == "cpu" or not is_linux or is_unified(device):
+        return overdrawn(device, FAR_TOO_MUCH)
+    torch.cuda.empty_cache()
+    _, total = map(int, torch.cuda.mem_get_info(device))
+    return overdrawn(device, total)
 
 
 def overdrawn(device: str, byte_count: int) -> Outcome:
