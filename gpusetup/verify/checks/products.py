@@ -79,8 +79,8 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
     permitted = read_precision(torch, device)
     # If the user has allowed a coarser format for float32 products, the report names it.
     setting = ""
-    if name == "float32" and permitted.name != "ieee":
-        setting = f", {permitted.name} by {permitted.because}"
+    if name == "float32" and permitted != "ieee":
+        setting = f", {permitted} is permitted"
     return judged(parts, f"whole numbers, every element{setting}", CHECK_SETTINGS)
 
 
@@ -124,7 +124,7 @@ def multiplied(
     """
     dtype = getattr(torch, name)
     # For float32, the user's setting decides to which format the factors are rounded.
-    greatest = GREATEST[read_precision(torch, device).name if name == "float32" else name]
+    greatest = GREATEST[read_precision(torch, device) if name == "float32" else name]
     for rows, inner, columns in shapes:
         generator = seeded(f"product {rows} {inner} {columns}")
         left = torch.randint(-greatest[0], greatest[0] + 1, (rows, inner), generator=generator)
