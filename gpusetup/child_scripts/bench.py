@@ -309,18 +309,14 @@ LONGEST_ERROR = 2000
 def description(problem: BaseException) -> str:
     """An error's class and message, with a hint in the last line if we know one.
 
-    >>> missing = steps.NoSuchFunction("there is no `a`")
-    >>> description(ValueError("no data")), description(missing)
-    ('ValueError: no data', 'there is no `a`')
+    >>> description(ValueError("no data"))
+    'ValueError: no data'
     """
     text = str(problem)[:LONGEST_ERROR]
     if isinstance(problem, steps.NoLoss):
         return "%s\nhint: %s" % (text, NEEDS_LOSS)
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
-    # Our own error needs no class name, because its message is complete.
-    if isinstance(problem, steps.NoSuchFunction):
-        return text
     return "%s: %s" % (type(problem).__name__, text)
 
 

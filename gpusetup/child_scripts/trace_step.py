@@ -26,10 +26,6 @@ class Contract(Exception):
     """The user's function does not return what `--code` needs."""
 
 
-class NoSuchFunction(Exception):
-    """The named function does not exist."""
-
-
 class NoLoss(Contract):
     """The model returns no loss, and the user gave no loss function."""
 
@@ -61,19 +57,8 @@ def function_named(code: str) -> Callable[..., Any]:
     if module_text.endswith(".py"):
         folder, module = os.path.split(os.path.abspath(module_text[: -len(".py")]))
     sys.path.insert(0, folder)
-    try:
-        imported = importlib.import_module(module)
-    except ModuleNotFoundError as problem:
-        # `package.module` is not found if either of its parts is missing. Any other missing module
-        # is one that the user's code imports, and the error says so.
-        is_named_module = (module + ".").startswith("%s." % problem.name)
-        if is_named_module:
-            raise NoSuchFunction("there is no `%s`" % module_text) from problem
-        raise
-    function = getattr(imported, name, None)
-    if not callable(function):
-        raise NoSuchFunction("`%s` has no function `%s`" % (module_text, name))
-    return function  # type: ignore[no-any-return]
+    imported = importlib.import_module(module)
+    return getattr(imported, name)  # type: ignore[no-any-return]
 
 
 def job_for(function: Callable[..., Any], batch: int) -> TrainingJob:
