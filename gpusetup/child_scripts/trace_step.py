@@ -43,8 +43,6 @@ class TrainingJob:
 
 
 PARTS = tuple(field.name for field in fields(TrainingJob))
-MOST_NAMED = 5
-"""The most unknown keys of a dict that an error names."""
 
 
 # --- what the user's function returns ---------------------------------------------------------
@@ -118,7 +116,7 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
-            names = (", ".join(unknown[:MOST_NAMED]), ", ".join(PARTS))
+            names = (", ".join(unknown), ", ".join(PARTS))
             raise Contract("it returned a dict with %s; gpusetup takes %s" % names)
         if "model" not in returned:
             raise Contract("it returned a dict without a model")
