@@ -93,7 +93,6 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
 @each(
     "words, said",
     [
-        (("--seconds", "9"), "is for the stress level"),
         (("--level", "stress", "--seconds", "0"), "is not a valid time"),
         (("--device", "tpu"), "is not a device"),
         (("--only", "softmx"), "no check 'softmx'"),
