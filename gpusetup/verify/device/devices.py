@@ -196,6 +196,6 @@ def arch_in_build(device: str) -> Outcome:
         return Outcome(FAILED, detail, hint=hint, spent=True)
     if total != 512:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR, problem=WRONG)
-    # If the build lists no kernel for exactly this architecture, it ran one for the same generation,
-    # or compiled PTX for this GPU.
+    # If the build lists no kernel for exactly this architecture, it ran one for the same
+    # generation, or compiled PTX for this GPU.
     return Outcome(PASSED, f"a kernel runs; this build has kernels for {kernels}")
