@@ -8,7 +8,6 @@ from typing import Any, Sequence
 
 from .checks.table import LEVELS
 from .judging.expect import parse
-from .streams import put
 from .values import RunOptions, WrongQuestion
 
 SUMMARY = "Tests that torch works on your GPUs, by computing with it and checking the results."
@@ -26,10 +25,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise WrongQuestion(message, f"`{self.prog} --help` shows the options")
-
-    def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        # argparse would ignore that stdout cannot be written.
-        put(message)
 
 
 def seconds(text: str) -> float:
