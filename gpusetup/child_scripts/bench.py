@@ -13,7 +13,6 @@ After an answer with `"spent": true`, the next request needs a new process. Pyth
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import math
@@ -353,10 +352,6 @@ def left_bytes(request: Answer) -> float:
             return int(torch.cuda.memory_allocated())
         except Exception:  # a driver in a bad state may raise anything
             return math.inf
-    with contextlib.suppress(Exception):  # only glibc has malloc_trim
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)
     return 0
 
 
