@@ -272,7 +272,7 @@ class Run:
         # A check that crashed gave no answer, so `means`, for example that the device computes
         # wrong numbers, does not apply.
         if outcome.status == FAILED:
-            means = answer.get("means") or check.means
+            means = check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         # `--timeout` ended the check before it answered.
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
