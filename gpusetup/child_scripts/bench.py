@@ -13,7 +13,6 @@ After an answer with `"spent": true`, the next request needs a new process. Pyth
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import math
@@ -309,18 +308,14 @@ LONGEST_ERROR = 2000
 def description(problem: BaseException) -> str:
     """An error's class and message, with a hint in the last line if we know one.
 
-    >>> missing = steps.NoSuchFunction("there is no `a`")
-    >>> description(ValueError("no data")), description(missing)
-    ('ValueError: no data', 'there is no `a`')
+    >>> description(ValueError("no data"))
+    'ValueError: no data'
     """
     text = str(problem)[:LONGEST_ERROR]
     if isinstance(problem, steps.NoLoss):
         return "%s\nhint: %s" % (text, NEEDS_LOSS)
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
-    # Our own error needs no class name, because its message is complete.
-    if isinstance(problem, steps.NoSuchFunction):
-        return text
     return "%s: %s" % (type(problem).__name__, text)
 
 
@@ -357,10 +352,6 @@ def left_bytes(request: Answer) -> float:
             return int(torch.cuda.memory_allocated())
         except Exception:  # a driver in a bad state may raise anything
             return math.inf
-    with contextlib.suppress(Exception):  # only glibc has malloc_trim
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)
     return 0
 
 

@@ -26,10 +26,6 @@ class Contract(Exception):
     """The user's function does not return what `--code` needs."""
 
 
-class NoSuchFunction(Exception):
-    """The named function does not exist."""
-
-
 class NoLoss(Contract):
     """The model returns no loss, and the user gave no loss function."""
 
@@ -47,8 +43,6 @@ class TrainingJob:
 
 
 PARTS = tuple(field.name for field in fields(TrainingJob))
-MOST_NAMED = 5
-"""The most unknown keys of a dict that an error names."""
 
 
 # --- what the user's function returns ---------------------------------------------------------
@@ -61,19 +55,8 @@ def function_named(code: str) -> Callable[..., Any]:
     if module_text.endswith(".py"):
         folder, module = os.path.split(os.path.abspath(module_text[: -len(".py")]))
     sys.path.insert(0, folder)
-    try:
-        imported = importlib.import_module(module)
-    except ModuleNotFoundError as problem:
-        # `package.module` is not found if either of its parts is missing. Any other missing module
-        # is one that the user's code imports, and the error says so.
-        is_named_module = (module + ".").startswith("%s." % problem.name)
-        if is_named_module:
-            raise NoSuchFunction("there is no `%s`" % module_text) from problem
-        raise
-    function = getattr(imported, name, None)
-    if not callable(function):
-        raise NoSuchFunction("`%s` has no function `%s`" % (module_text, name))
-    return function  # type: ignore[no-any-return]
+    imported = importlib.import_module(module)
+    return getattr(imported, name)  # type: ignore[no-any-return]
 
 
 def job_for(function: Callable[..., Any], batch: int) -> TrainingJob:
@@ -134,7 +117,7 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
-            names = (", ".join(unknown[:MOST_NAMED]), ", ".join(PARTS))
+            names = (", ".join(unknown), ", ".join(PARTS))
             raise Contract("it returned a dict with %s; gpusetup takes %s" % names)
         if "model" not in returned:
             raise Contract("it returned a dict without a model")

@@ -25,7 +25,6 @@ ADVICE = (
     "ECC and Xid in `dmesg`, watch temperature and power with `gpusetup monitor`, and undo any "
     "overclocking"
 )
-MEANS = "results on this device would be wrong now and then"
 
 
 def should_ask_again(check: Check, device: str, answer: Row) -> bool:
@@ -52,7 +51,7 @@ def ask_again(child: Any, task: ChildTask, first: Row) -> Row:
         detail = f"failed once, and passed in a new process: {first['outcome']['detail']}"
         # The facts of the check are those of the try that passed.
         failed = outcome._replace(status=FAILED, detail=detail, problem=NOT_REPEATABLE, hint=ADVICE)
-        return {"outcome": failed._asdict(), "seconds": seconds, "means": MEANS}
+        return {"outcome": failed._asdict(), "seconds": seconds}
     if task.check.in_float64 and problem_of(outcome) == WRONG:
         third = child.ask(task._replace(in_float64=True))
         seconds += third["seconds"]

@@ -8,7 +8,6 @@ from typing import Any, Sequence
 
 from .checks.table import LEVELS
 from .judging.expect import parse
-from .streams import put
 from .values import RunOptions, WrongQuestion
 
 SUMMARY = "Tests that torch works on your GPUs, by computing with it and checking the results."
@@ -26,10 +25,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise WrongQuestion(message, f"`{self.prog} --help` shows the options")
-
-    def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        # argparse would ignore that stdout cannot be written.
-        put(message)
 
 
 def seconds(text: str) -> float:
@@ -66,7 +61,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " stress: keeps the GPU busy for --seconds and watches for errors, heat and low clocks."
         " Default: quick",
     )
-    add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
+    add(
+        "--seconds",
+        type=seconds,
+        default=RunOptions().seconds,
+        metavar="N",
+        help="how long stress runs (default: 60)",
+    )
     add(
         "--seed",
         type=seed,
@@ -130,15 +131,8 @@ def checked(parsed: Options) -> Options:
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto (every visible GPU), cpu, cuda, cuda:0, ..., xpu, mps, none"
         raise WrongQuestion(f"--device {parsed.device!r} is not a device", hint)
-    # Refuse `--seconds` where the option would have no effect, so that users do not believe it had
-    # one.
-    if parsed.seconds is not None and parsed.level != "stress":
-        raise WrongQuestion(
-            f"--seconds {parsed.seconds:g} is for the stress level, not for {parsed.level}",
-            "add `--level stress`, or leave it out",
-        )
     parsed.for_checks = RunOptions(
-        parsed.seed, parsed.seconds or RunOptions().seconds, parsed.level, only=tuple(parsed.only)
+        parsed.seed, parsed.seconds, parsed.level, only=tuple(parsed.only)
     )
     parsed.expect = [parse(text) for text in parsed.expect]
     return parsed

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import ask_again, should_ask_again
 from .answer.junit import as_junit
-from .answer.render import SPEED_OVER_CPU, as_json, as_text
+from .answer.render import as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
@@ -188,11 +188,9 @@ class Run:
         for check in self._chosen(f"{HOST}:{kind(wanted)}"):
             self._run_or_skip(check, HOST, wanted)
         devices = self._devices(wanted)
-        table = [(check, device) for device in devices for check in self._chosen(device)]
-        # Now the number of checks is known.
-        self.live.check_count = len(self.results) + len(table)
-        for check, device in table:
-            self._run_or_skip(check, device, device)
+        for device in devices:
+            for check in self._chosen(device):
+                self._run_or_skip(check, device, device)
         if self.rank:
             self._run_among_ranks(self.rank, devices[0] if devices else "cpu")
 
@@ -211,7 +209,7 @@ class Run:
         """The checks of a device that are wanted, and make sense on this machine and rank."""
         for check in on_device(self.rows, device):
             # It needs the whole CPU, which the ranks on one machine share.
-            if check.name == SPEED_OVER_CPU and self.rank:
+            if check.name == "speed-over-cpu" and self.rank:
                 continue
             # A check that uses all GPUs of a machine runs on only its first rank.
             is_later_rank = self.rank is not None and self.rank.local > 0
@@ -274,7 +272,7 @@ class Run:
         # A check that crashed gave no answer, so `means`, for example that the device computes
         # wrong numbers, does not apply.
         if outcome.status == FAILED:
-            means = answer.get("means") or check.means
+            means = check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         # `--timeout` ended the check before it answered.
         if outcome.status == SKIPPED and time.monotonic() >= self.end:

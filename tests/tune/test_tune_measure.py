@@ -129,7 +129,7 @@ def test_a_model_that_no_child_can_load_and_ranks_of_torchrun_are_refused(
     [
         ("small", 0, "Batch size: 24"),
         ("raises", 2, "mine:raises with batch 2 failed: ValueError: no data here"),
-        ("nothing", 2, "`mine` has no function `nothing`"),
+        ("nothing", 2, "module 'mine' has no attribute 'nothing'"),
         ("frozen", 2, "no parameter that is trained"),
     ],
 )

@@ -30,7 +30,6 @@ from ..values import (
 
 BEFORE_COMPUTING = ("properties", "arch")
 """The checks that only look at the device, and do not prove that it can compute."""
-SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = (
     *("name", "device", "status", "detail", "value", "limit", "unit", "seconds"),
@@ -134,7 +133,7 @@ def step_lines(report: Report) -> List[str]:
 
 def summary_lines(report: Report) -> List[str]:
     """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
-    and computation test, and how many times faster than the CPU the GPU is."""
+    and computation test."""
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
@@ -149,11 +148,6 @@ def summary_lines(report: Report) -> List[str]:
         # An older torch does not report the memory of Apple's GPUs.
         if row["memory_total_bytes"]:
             lines.append(f"GPU Memory: {row['memory_total_bytes'] / GIB:.1f} GB")
-        for result in report.results:
-            is_of_speed = (result.name, result.device) == (SPEED_OVER_CPU, row["device"])
-            times = result.outcome.value
-            if is_of_speed and result.outcome.status == PASSED and times is not None:
-                lines.append(f"GPU Speed: {figure(times)} times the CPU (float32 products)")
     if ("gpu", FAILED) in [(result.name, result.outcome.status) for result in report.results]:
         return [*lines, NOT_DETECTED]
     # Without a device, nothing was computed.

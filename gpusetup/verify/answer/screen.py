@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from typing import Optional
 
@@ -11,26 +10,20 @@ from ..streams import Unwritten, put, say
 from ..values import ReportBlocked, Stop
 from .render import as_error, harmless
 
-DUMB = ("dumb", "unknown")
-"""Values of TERM for terminals that cannot erase a line."""
-
 
 class Live:
     """The line on a terminal that says which check is running. It is erased after the last one."""
 
     def __init__(self, is_shown: bool = True) -> None:
         # Some consoles of Windows print the sequence instead of erasing the line.
-        can_erase = os.environ.get("TERM", "").lower() not in DUMB and sys.platform != "win32"
+        can_erase = sys.platform != "win32"
         self.is_shown = is_shown and can_erase and sys.stderr.isatty()
-        self.check_count = 0
         self.check_number = 0
 
     def begin_check(self, name: str, device: str) -> None:
         """Say that the next check begins."""
         self.check_number += 1
-        # The number of checks is known once the devices are known.
-        total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
-        self._draw(f"check {self.check_number}{total}: {name} on {device}")
+        self._draw(f"check {self.check_number}: {name} on {device}")
 
     def _draw(self, text: str) -> None:
         if self.is_shown:

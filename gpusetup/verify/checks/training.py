@@ -176,7 +176,7 @@ def language_model(device: str) -> Outcome:
     exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
     moves = moves_of_training(model.to(device), words.to(device))
     # The eight batches of the four steps give eight gradients, each with the error of one pass.
-    roundoff = UNIT_ROUNDOFF[read_precision(torch, device).name]
+    roundoff = UNIT_ROUNDOFF[read_precision(torch, device)]
     parts = []
     for name, exact_move in exact_moves.items():
         difference = (moves[name].cpu().double() - exact_move).norm()

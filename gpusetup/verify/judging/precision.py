@@ -4,7 +4,7 @@ environment variables of the libraries can override that."""
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 """The unit roundoff of each format to which factors may be rounded (24, 11 or 8 bits)."""
@@ -24,30 +24,21 @@ CUDA_VARIABLES: Dict[str, Dict[str, str]] = {"NVIDIA_TF32_OVERRIDE": {"1": "tf32
 """The NVIDIA libraries' environment variable, which overrides torch's setting."""
 
 
-class Precision(NamedTuple):
-    """The format to which factors may be rounded, and the setting that permits it."""
-
-    name: str
-    """A key of UNIT_ROUNDOFF."""
-    because: str
-    """The setting that permits this format, with its value."""
-
-
-def read_precision(torch: Any, device: str) -> Precision:
-    """The coarsest format that torch's setting or a library's environment variable permits.
+def read_precision(torch: Any, device: str) -> str:
+    """The coarsest format, a key of UNIT_ROUNDOFF, to which torch's setting or a library's
+    environment variable permits rounding the factors.
 
     A device may compute more precisely than is permitted, for example a GPU without TF32.
     """
-    mode = torch.get_float32_matmul_precision()
-    permitted = [Precision(BY_MODE[mode], f"torch.get_float32_matmul_precision()={mode}")]
+    permitted = [BY_MODE[torch.get_float32_matmul_precision()]]
     # On a CPU and on Intel's GPUs, torch multiplies with oneDNN.
     variables = CUDA_VARIABLES if device.startswith("cuda") else ONEDNN_VARIABLES
     for name, formats in variables.items():
-        value = os.environ.get(name, "")
+        value = os.environ.get(name, "").upper()
         # Other values, such as "STRICT", permit nothing.
-        if value.upper() in formats:
-            permitted.append(Precision(formats[value.upper()], f"{name}={value}"))
-    return max(permitted, key=lambda precision: UNIT_ROUNDOFF[precision.name])
+        if value in formats:
+            permitted.append(formats[value])
+    return max(permitted, key=UNIT_ROUNDOFF.__getitem__)
 
 
 def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:

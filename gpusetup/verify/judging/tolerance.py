@@ -8,7 +8,7 @@ times as much. The allowed errors are about twice the largest error that was mea
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import torch
 
@@ -87,7 +87,7 @@ def wrong_in_words(computed: Any, exact: Any, is_wrong: Any) -> str:
     return f"{int(is_wrong.sum())} of {is_wrong.numel()} elements are wrong, {first}"
 
 
-def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
+def judged(parts: Sequence[Part], against: str) -> Outcome:
     """The outcome of all comparisons, with the first wrong one or the one closest to its limit."""
     # Comparisons that allow no error have no limit, so they have nothing to report here.
     numeric = [part for part in parts if part.allowed]
@@ -97,7 +97,7 @@ def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> O
         value = wrong[0].worst if wrong[0].worst < inf else None
         others = f"; {len(wrong) - 1} more comparisons are wrong" if len(wrong) > 1 else ""
         detail = f"{wrong[0].label}: {wrong[0].problem}{others}"
-        return Outcome(FAILED, detail, value, limit, unit, hint, problem=WRONG)
+        return Outcome(FAILED, detail, value, limit, unit, problem=WRONG)
     detail = f"{len(parts)} comparisons with {against}"
     if not numeric:
         return Outcome(PASSED, detail)

@@ -67,7 +67,7 @@ def trained(group: ProcessGroup) -> str:
     parameters = model.state_dict()
     # All ranks must have the same bits, in whatever order their gradients were summed.
     group.equal_on_all["steps"] = [signature(value) for value in parameters.values()]
-    roundoff = UNIT_ROUNDOFF[read_precision(torch, group.device).name]
+    roundoff = UNIT_ROUNDOFF[read_precision(torch, group.device)]
     limit = max(LIMIT, COARSE_ROUNDINGS * roundoff)
     # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
     problems = (
