@@ -65,8 +65,6 @@ MOST_TRIES, MOST_BACKENDS = 5, 3
 uv takes seconds for each."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
-LONGEST_LINE = 120
-"""The maximum length of the first line of an error, in characters."""
 MOST_OF_A_REASON = 800
 """In characters: ten lines of a terminal. An index may hold names and versions of any length."""
 
@@ -543,12 +541,9 @@ def _mentions(name: str, reason: str) -> bool:
 
 
 def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
-    """An error with the cause in at most 120 characters, and the steps as its hint."""
-    lines = [cause, *more]
-    if len(cause) > LONGEST_LINE:
-        start = cause[: LONGEST_LINE - 3]
-        lines.insert(0, f"{start.rpartition(' ')[0] or start}...")
-    return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(("nothing was changed", *steps)))
+    """An error with the cause in its first line, and the steps as its hint."""
+    hint = "\n  ".join(("nothing was changed", *steps))
+    return Unsatisfiable("\n  ".join((cause, *more)), hint=hint)
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
