@@ -344,8 +344,6 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
             hint=f"{UNCHANGED}; correct the bound in that file, or leave out `--torch` if you "
             "named one",
         )
-    if not any(question.takes(build.torch) for build in in_scope(question)):
-        return  # this platform has no such build, which `choose` then says
     # What would work instead, the nearest first: another Python, another backend, another torch.
     torch, hints = (wish.torch or "").removeprefix("=="), [UNCHANGED]
     other = newest_python(question)
