@@ -157,7 +157,7 @@ def first_reason(question: BuildQuestion) -> str:
         and not (question.host.presence == "some" and why_gpu_is_missing_or_unused(build, question))
     ]
     if not reasons_of_builds:
-        return "has no build on any index for this platform"
+        return "has no build for this platform in gpusetup's catalog"
     # The list of the kernels that exist, `, only for ...`, is left out.
     return min(reasons_of_builds, key=len)[0].partition(", only for")[0]
 
