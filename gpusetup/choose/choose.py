@@ -225,11 +225,7 @@ def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = Fals
     were requested.
     """
     machine = host.machine
-    channels = wish
-    # A torch that conda installed and that stays is offered the newest of conda's channels.
-    if stays and machine.torch.installer == "conda":
-        channels = replace(wish, installer="conda")
-    question = question_of(channels, host, catalog)
+    question = question_of(wish, host, catalog)
     newest = newest_fitting(question)
     installed = installed_build(machine, question)
     choice, reason = newest, None

@@ -56,20 +56,8 @@ def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[
 
 
 FIRST_WITH_MINORS = 11
-"""The first CUDA major version of which a driver also supports newer minor versions. Before, it
-supports no CUDA newer than its own."""
-
-
-def driver_runs(cuda: str, driver_cuda: str) -> bool:
-    """Whether a driver that reports one CUDA version also runs programs of another.
-
-    >>> driver_runs("12.8", "12.4"), driver_runs("13.0", "12.4"), driver_runs("10.2", "10.1")
-    (True, False, False)
-    """
-    needed, supported = release(cuda), release(driver_cuda)
-    # With minor-version compatibility, only the major version counts.
-    parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
-    return supported[:parts] >= needed[:parts]
+"""The first CUDA major version of which a driver also supports newer minor versions. An older
+driver is too old for every build."""
 
 
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -81,7 +69,8 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     # version number does not tell which CUDA version it supports. So what it reports decides.
     has_floor = build.driver_floor is not None
     if (host.trusts_cuda and host.driver_cuda) or not has_floor:
-        if host.driver_cuda is None or driver_runs(cuda, host.driver_cuda):
+        needed_major = max(release(cuda)[0], FIRST_WITH_MINORS)
+        if host.driver_cuda is None or release(host.driver_cuda)[0] >= needed_major:
             return None
         if host.jetpack:
             found = f"{host.jetpack.name} (CUDA {host.driver_cuda})"
@@ -168,7 +157,7 @@ def first_reason(question: BuildQuestion) -> str:
         and not (question.host.presence == "some" and why_gpu_is_missing_or_unused(build, question))
     ]
     if not reasons_of_builds:
-        return "has no build on any index for this platform"
+        return "has no build for this platform in gpusetup's catalog"
     # The list of the kernels that exist, `, only for ...`, is left out.
     return min(reasons_of_builds, key=len)[0].partition(", only for")[0]
 

@@ -58,15 +58,11 @@ from gpusetup.model.frozen import Frozen, Text, replace
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_line
 from gpusetup.model.versions import parsed
 
-OLDEST = "2.5"
-"""Older torch versions are only tried if one of them, or a release of a package, is named."""
 MOST_TRIES, MOST_BACKENDS = 5, 3
 """After how many tries no build that uv names is tried, and for how many backends uv may name one;
 uv takes seconds for each."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
-LONGEST_LINE = 120
-"""The maximum length of the first line of an error, in characters."""
 MOST_OF_A_REASON = 800
 """In characters: ten lines of a terminal. An index may hold names and versions of any length."""
 
@@ -114,14 +110,8 @@ class PackageSet(Frozen):
 def candidates(question: PackageQuestion) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, the best one for the host comes first."""
-    wish = question.wish
-    takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
-    oldest = parsed("0" if takes_old else OLDEST)
-    fitting = [
-        build
-        for build in fitting_builds(question.of_torch)
-        if parsed(build.torch) >= oldest and question.why_not(build) is None
-    ]
+    builds = fitting_builds(question.of_torch)
+    fitting = [build for build in builds if question.why_not(build) is None]
     rank = preference(question.of_torch)
     return tuple(sorted(fitting, key=lambda build: (newest_first(build.torch), rank(build))))
 
@@ -543,12 +533,9 @@ def _mentions(name: str, reason: str) -> bool:
 
 
 def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
-    """An error with the cause in at most 120 characters, and the steps as its hint."""
-    lines = [cause, *more]
-    if len(cause) > LONGEST_LINE:
-        start = cause[: LONGEST_LINE - 3]
-        lines.insert(0, f"{start.rpartition(' ')[0] or start}...")
-    return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(("nothing was changed", *steps)))
+    """An error with the cause in its first line, and the steps as its hint."""
+    hint = "\n  ".join(("nothing was changed", *steps))
+    return Unsatisfiable("\n  ".join((cause, *more)), hint=hint)
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:

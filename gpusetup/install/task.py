@@ -7,7 +7,6 @@ environment that must not be changed. Each error names a command with which to c
 from __future__ import annotations
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
@@ -81,11 +80,8 @@ class Task(Frozen):
         if offer:
             # `--torch` and `--upgrade` exclude each other.
             option = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
-            # A mirror often lacks the newest release, and it is not asked about that here.
-            condition = " if your index has it" if self.root != INDEX_ROOT else ""
             notes.append(
-                f"torch {offer.torch} from {offer.backend} also fits{condition}; to install it, "
-                f"add `{option}`"
+                f"torch {offer.torch} from {offer.backend} also fits; to install it, add `{option}`"
             )
         return tuple(notes)
 

@@ -125,8 +125,6 @@ def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
         (ask.backend, f"{ask.path}'s CUDA"),
         (source_backend(here), ask.path),
         *((one.backend, one.place) for one in ask.indexes if one.name not in of_sources),
-        # The index that the project names for other systems only.
-        (source_backend(ask), ask.path),
     ):
         if backend:
             yield backend, place
@@ -337,15 +335,6 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
     # `choose` itself refuses a backend of AMD or Intel, and names the GPU.
     if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
         return
-    if not any(question.takes(release.torch) for release in catalog.releases):
-        first, last = catalog.releases[0].torch, catalog.releases[-1].torch
-        raise Unsatisfiable(
-            f"{place} asks for torch {wish.torch}, and no release from {first} to {last} is that",
-            hint=f"{UNCHANGED}; correct the bound in that file, or leave out `--torch` if you "
-            "named one",
-        )
-    if not any(question.takes(build.torch) for build in in_scope(question)):
-        return  # this platform has no such build, which `choose` then says
     # What would work instead, the nearest first: another Python, another backend, another torch.
     torch, hints = (wish.torch or "").removeprefix("=="), [UNCHANGED]
     other = newest_python(question)
