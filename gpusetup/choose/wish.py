@@ -321,6 +321,7 @@ def torch_of_companions(
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     """The request with the torch that belongs to the requested torchvision and torchaudio versions.
 
+    The backend in a companion's version counts if torch's names none and exactly one torch matches.
     Raises UsageError if the companions match no torch, or not the requested one.
     """
     if not wish.companions:
@@ -334,4 +335,9 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
             hint="do not name versions of its companions: they follow torch's",
         )
     # `2.5.1+cu124` already is one version with its backend.
-    return wish if wish.label else replace(wish, torch=torch)
+    if wish.label:
+        return wish
+    # `torchvision==0.20.1+cu124` also requests a backend. A range cannot have a label (PEP 440).
+    label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
+    is_exact = torch.startswith("==")
+    return replace(wish, torch=f"{torch}+{label}" if label and is_exact else torch)
