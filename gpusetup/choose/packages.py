@@ -58,6 +58,8 @@ from gpusetup.model.frozen import Frozen, Text, replace
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_line
 from gpusetup.model.versions import parsed
 
+OLDEST = "2.5"
+"""Older torch versions are only tried if one of them, or a release of a package, is named."""
 MOST_TRIES, MOST_BACKENDS = 5, 3
 """After how many tries no build that uv names is tried, and for how many backends uv may name one;
 uv takes seconds for each."""
@@ -110,8 +112,14 @@ class PackageSet(Frozen):
 def candidates(question: PackageQuestion) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, the best one for the host comes first."""
-    builds = fitting_builds(question.of_torch)
-    fitting = [build for build in builds if question.why_not(build) is None]
+    wish = question.wish
+    takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
+    oldest = parsed("0" if takes_old else OLDEST)
+    fitting = [
+        build
+        for build in fitting_builds(question.of_torch)
+        if parsed(build.torch) >= oldest and question.why_not(build) is None
+    ]
     rank = preference(question.of_torch)
     return tuple(sorted(fitting, key=lambda build: (newest_first(build.torch), rank(build))))
 
