@@ -55,11 +55,6 @@ def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[
         yield f"needs macOS {build.macos}, found {host.macos}"
 
 
-FIRST_WITH_MINORS = 11
-"""The first CUDA major version of which a driver also supports newer minor versions. An older
-driver is too old for every build."""
-
-
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the NVIDIA driver does not support the build's CUDA version."""
     host, cuda = question.host, build.cuda
@@ -69,8 +64,8 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     # version number does not tell which CUDA version it supports. So what it reports decides.
     has_floor = build.driver_floor is not None
     if (host.trusts_cuda and host.driver_cuda) or not has_floor:
-        needed_major = max(release(cuda)[0], FIRST_WITH_MINORS)
-        if host.driver_cuda is None or release(host.driver_cuda)[0] >= needed_major:
+        # A driver also runs newer minor versions, so only the major version counts.
+        if host.driver_cuda is None or release(host.driver_cuda)[0] >= release(cuda)[0]:
             return None
         if host.jetpack:
             found = f"{host.jetpack.name} (CUDA {host.driver_cuda})"
