@@ -55,6 +55,23 @@ def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[
         yield f"needs macOS {build.macos}, found {host.macos}"
 
 
+FIRST_WITH_MINORS = 11
+"""The first CUDA major version of which a driver also supports newer minor versions. Before, it
+supports no CUDA newer than its own."""
+
+
+def driver_runs(cuda: str, driver_cuda: str) -> bool:
+    """Whether a driver that reports one CUDA version also runs programs of another.
+
+    >>> driver_runs("12.8", "12.4"), driver_runs("13.0", "12.4"), driver_runs("10.2", "10.1")
+    (True, False, False)
+    """
+    needed, supported = release(cuda), release(driver_cuda)
+    # With minor-version compatibility, only the major version counts.
+    parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
+    return supported[:parts] >= needed[:parts]
+
+
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the NVIDIA driver does not support the build's CUDA version."""
     host, cuda = question.host, build.cuda
@@ -64,8 +81,7 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     # version number does not tell which CUDA version it supports. So what it reports decides.
     has_floor = build.driver_floor is not None
     if (host.trusts_cuda and host.driver_cuda) or not has_floor:
-        # A driver also runs newer minor versions, so only the major version counts.
-        if host.driver_cuda is None or release(host.driver_cuda)[0] >= release(cuda)[0]:
+        if host.driver_cuda is None or driver_runs(cuda, host.driver_cuda):
             return None
         if host.jetpack:
             found = f"{host.jetpack.name} (CUDA {host.driver_cuda})"
