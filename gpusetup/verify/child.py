@@ -277,7 +277,9 @@ def how_it_ended(code: int) -> str:
     'the process died of signal 35'
     """
     if code >= 0:
-        return f"the process ended with exit code {code}"
+        # Windows' own exit codes, such as 0xC0000005, are known in hexadecimal.
+        words = f"0x{code:08X}" if code > 0xFFFF else str(code)
+        return f"the process ended with exit code {words}"
     # Python names only the first and the last of the real-time signals.
     names = {known.value: known.name for known in signal.Signals}
     return f"the process died of {names.get(-code, f'signal {-code}')}"
