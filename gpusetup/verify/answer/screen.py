@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Optional
 
@@ -10,13 +11,16 @@ from ..streams import Unwritten, put, say
 from ..values import ReportBlocked, Stop
 from .render import as_error, harmless
 
+DUMB = ("dumb", "unknown")
+"""Values of TERM for terminals that cannot erase a line."""
+
 
 class Live:
     """The line on a terminal that says which check is running. It is erased after the last one."""
 
     def __init__(self, is_shown: bool = True) -> None:
         # Some consoles of Windows print the sequence instead of erasing the line.
-        can_erase = sys.platform != "win32"
+        can_erase = os.environ.get("TERM", "").lower() not in DUMB and sys.platform != "win32"
         self.is_shown = is_shown and can_erase and sys.stderr.isatty()
         self.check_number = 0
 
