@@ -188,9 +188,11 @@ class Run:
         for check in self._chosen(f"{HOST}:{kind(wanted)}"):
             self._run_or_skip(check, HOST, wanted)
         devices = self._devices(wanted)
-        for device in devices:
-            for check in self._chosen(device):
-                self._run_or_skip(check, device, device)
+        table = [(check, device) for device in devices for check in self._chosen(device)]
+        # Now the number of checks is known.
+        self.live.check_count = len(self.results) + len(table)
+        for check, device in table:
+            self._run_or_skip(check, device, device)
         if self.rank:
             self._run_among_ranks(self.rank, devices[0] if devices else "cpu")
 

@@ -22,12 +22,15 @@ class Live:
         # Some consoles of Windows print the sequence instead of erasing the line.
         can_erase = os.environ.get("TERM", "").lower() not in DUMB and sys.platform != "win32"
         self.is_shown = is_shown and can_erase and sys.stderr.isatty()
+        self.check_count = 0
         self.check_number = 0
 
     def begin_check(self, name: str, device: str) -> None:
         """Say that the next check begins."""
         self.check_number += 1
-        self._draw(f"check {self.check_number}: {name} on {device}")
+        # The number of checks is known once the devices are known.
+        total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
+        self._draw(f"check {self.check_number}{total}: {name} on {device}")
 
     def _draw(self, text: str) -> None:
         if self.is_shown:
