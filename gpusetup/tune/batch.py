@@ -182,16 +182,11 @@ def cannot_fit(case: ConfigCase) -> str | None:
     try:
         from_config = question_of(config)
         # A length that the config does not set is at least one token.
-        context, size = from_config.question.context, from_config.per_gpu
+        context = from_config.question.context
         question = replace(from_config.question, context=context or 1)
-        from_config = replace(from_config, question=question)
-        one, configured = judge(from_config, 1, card), judge(from_config, size or 1, card)
-        is_too_much = one.verdict == "too much"
-        # One sample that is within the margin of error may fit, but not if it is above the card's
-        # memory and the config's batch is far above it.
-        if configured.verdict == "too much" and one.total_gib > one.capacity_gib:
-            is_too_much = True
-        if not is_too_much or one.may_fit_because:
+        one = judge(replace(from_config, question=question), 1, card)
+        # One sample that is within the margin of error may fit.
+        if one.verdict != "too much" or one.may_fit_because:
             return None
         need = f"a single sample needs {one.total_gib:.1f} GiB"
         if context is None:
