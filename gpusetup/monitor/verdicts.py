@@ -83,7 +83,6 @@ CASES: tuple[VerdictCase, ...] = (
          ("see-whose-they-are", "watch-the-command")),
     VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
-    HANG,
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
