@@ -98,8 +98,4 @@ def _settings(drain_at_most: str) -> list[str]:
             f'[ -n "$SLURM_CONF" ] || SLURM_CONF={shlex.quote(os.environ["SLURM_CONF"])}',
             "export SLURM_CONF",
         ]
-    lines += [
-        "# The Python with gpusetup. Is it elsewhere on this node? Change the path here, or run",
-        "# `gpusetup fleet slurm DIR --node-python PATH` again.",
-    ]
     return lines

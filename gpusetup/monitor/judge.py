@@ -62,9 +62,8 @@ def judgement_of(run: WatchedRun) -> Judgement:
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
     judged = [(subject, case_of(subject)) for subject in run.subjects]
     subject, case = min(judged, key=lambda pair: rank_of(pair[1]))
-    # One throttled card makes the others wait, and a hang looks uneven too.
-    explains_it = case.verdict == "throttled" or case.cause == "hang"
-    unevenness = None if explains_it else uneven_work(run)
+    # One throttled card makes the others wait.
+    unevenness = None if case.verdict == "throttled" else uneven_work(run)
     if unevenness:
         return unevenness
     if case.verdict == "good":

@@ -30,7 +30,6 @@ OTHER_TOOLS = {
     "nvitop": re.compile(r"\bNVITOP \d"),
     # `[0] NVIDIA GeForce RTX 3090 | 62°C,  98 % | 21034 / 24576 MB | user(20816M)`
     "gpustat": re.compile(r"^\s*\[\d+\] .*\|.*\d+ ?%.*\| *\d+ / +\d+ MB"),
-    "nvtop": re.compile(r"\bDevice 0 \[.*\] PCIe GEN"),
 }
 """A pattern for the screens of other tools, which round their figures and show a single moment."""
 FIRST_LINES = 200

@@ -119,15 +119,13 @@ class Nvml(SampleSource):
         self._lines = lines
 
     def read(self, timeout: float) -> Sample:
-        last_line, deadline = "", time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         while True:
             remaining = deadline - time.monotonic()
             try:
                 line = self._lines.next(remaining)
             except EOFError as problem:
-                # The last line that a library printed often says why the child ended.
-                reasons = [reason for reason in (str(problem), last_line) if reason]
-                raise SourceEnded(f"NVML: {': '.join(reasons)}") from problem
+                raise SourceEnded(f"NVML: {problem}") from problem
             if line.startswith(FAILED):
                 failure = json.loads(line)
                 # NVML's own message for a missing library begins with "NVML".
@@ -135,7 +133,6 @@ class Nvml(SampleSource):
                 raise SourceEnded(f"NVML: {message}", blocked=failure["init"] in FORBIDDEN)
             if line.startswith(SAMPLE):
                 return from_json(line, Sample, what="a sample of read_nvml")
-            last_line = line
 
     def close(self) -> None:
         self._lines.end()

@@ -83,7 +83,6 @@ CASES: tuple[VerdictCase, ...] = (
          ("see-whose-they-are", "watch-the-command")),
     VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
-    HANG,
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
@@ -169,8 +168,6 @@ ONE_IDLE = "{each_gpu}utilisation {highest_use} %{held_memory}: nothing ran at t
 IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("idle", "one-reading", s.one_reading & held, ONE_IDLE, ("watch-the-command",)),
     VerdictCase("idle", "one-reading", s.one_reading, ONE_IDLE, ("see-whether-torch-can",)),
-    VerdictCase("idle", "failed",
-         s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
     VerdictCase("idle", "requests", held & s.waits_for_a_user, IDLE, for_a_user),
     VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),

@@ -178,16 +178,8 @@ def watts_and_limit(subject: Subject) -> str:
 
 
 def memory_growth(subject: Subject) -> str:
-    """How much the GPU's memory grew and, if the run did not fail, when it will be full."""
     memory = subject.gpu.memory
-    words = f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
-    # A run that failed does not go on, and memory that is full cannot grow.
-    if subject.run.exit or memory.peak > 99:
-        return words
-    seconds = (100 - memory.peak) / (memory.peak - memory.first) * subject.run.seconds
-    # From two minutes on, minutes are exact enough.
-    length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return f"{words}: at this rate it is full in {length}"
+    return f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
 
 
 def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:

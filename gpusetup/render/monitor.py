@@ -203,9 +203,7 @@ def summary_text(summary: Summary) -> Screen:
     lines: list[str | ScreenLine] = [watched]
     epochs = summary.epochs
     if epochs is not None:
-        # The count may be a fraction, because an epoch may be measured only partly.
-        measured_epochs = "1 epoch" if epochs.epochs == 1 else f"{epochs.epochs:g} epochs"
-        lines.append(f"epochs   {epochs.seconds:.3g} s an epoch ({measured_epochs} measured)")
+        lines.append(f"epochs   {epochs.seconds:.3g} s an epoch ({epochs.epochs:g} measured)")
 
     for gpu in summary.gpus:
         lines += gpu_table(gpu)

@@ -231,10 +231,8 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
     for name, role in SIZE_ROLES.items():
         for setting in plain_values(case, role):
             current = unquoted(setting.text)[:LONGEST_SHOWN]
-            # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
-            if not current.startswith(("!", "$", "<", "&", "*")):
-                guide = f"{name} {getattr(network, name)}"
-                comparisons.append(f"{guide} (yours: {current}, line {setting.line})")
+            guide = f"{name} {getattr(network, name)}"
+            comparisons.append(f"{guide} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
             f"On {nearest_card(network)}, the optimisation guide starts with "

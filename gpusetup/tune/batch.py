@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from gpusetup.configs.config import Config
@@ -30,14 +30,7 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import (
-    Decision,
-    decide,
-    near_limit,
-    smallest_sets,
-    why_uncertain,
-    with_option,
-)
+from gpusetup.plan.decide import near_limit, why_uncertain
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -60,7 +53,7 @@ from gpusetup.tune.case import (
 
 BY_PLAN = "`gpusetup plan --from-config`"
 MOST_NAMED = 3
-"""How many keys, or ways to make a model fit, a sentence names."""
+"""How many keys a sentence names."""
 
 
 class BatchVerdict(Frozen):
@@ -189,16 +182,11 @@ def cannot_fit(case: ConfigCase) -> str | None:
     try:
         from_config = question_of(config)
         # A length that the config does not set is at least one token.
-        context, size = from_config.question.context, from_config.per_gpu
+        context = from_config.question.context
         question = replace(from_config.question, context=context or 1)
-        from_config = replace(from_config, question=question)
-        one, configured = judge(from_config, 1, card), judge(from_config, size or 1, card)
-        is_too_much = one.verdict == "too much"
-        # One sample that is within the margin of error may fit, but not if it is above the card's
-        # memory and the config's batch is far above it.
-        if configured.verdict == "too much" and one.total_gib > one.capacity_gib:
-            is_too_much = True
-        if not is_too_much or one.may_fit_because:
+        one = judge(replace(from_config, question=question), 1, card)
+        # One sample that is within the margin of error may fit.
+        if one.verdict != "too much" or one.may_fit_because:
             return None
         need = f"a single sample needs {one.total_gib:.1f} GiB"
         if context is None:
@@ -206,42 +194,13 @@ def cannot_fit(case: ConfigCase) -> str | None:
         # No way to train needs less than the weights, whatever else a key saves.
         if one.weights_gib > one.capacity_gib:
             need = f"its weights alone take {one.weights_gib:.1f} GiB"
+        plan = f"gpusetup plan --from-config {case.file} --gpu {shlex.quote(card.gpu)} --batch 1"
         return (
             f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{one.capacity_gib:.1f} GiB. {_how_to_fit(case, question_of(config), card)}"
+            f"{one.capacity_gib:.1f} GiB. `{plan}` shows what saves memory"
         )
     except GpuSetupError:
         return None
-
-
-def _how_to_fit(case: ConfigCase, from_config: FromConfig, card: Place) -> str:
-    """Up to three ways to make one sample fit, and how to get the trainer's keys for them."""
-    job, _ = _job_of(from_config, 1, card)
-    # Use the memory model alone, as `judge` did; a measured run may say something else.
-    place = replace(card, predict=True)
-    start, batches = f"With sequences of {job.context:,} tokens", case.with_role("batch")
-    if batches:
-        start += f" and `{dotted(batches[0].path)}: 1`"
-
-    def sentence(how: str, decisions: Iterable[Decision]) -> str:
-        is_close = any(decision.close_because for decision in decisions)
-        fits = "may fit" if is_close or from_config.read.not_understood else "fits"
-        return f"{start}, it {fits} with {how}"
-
-    decision = decide(job, place)
-    if decision.fits:
-        return sentence(f"the recipe {decision.recipe} of {BY_PLAN}", [decision])
-    found = smallest_sets(job, place)[:MOST_NAMED]
-    if not found:
-        return f"{BY_PLAN} says what saves most"
-    ways = [
-        " and ".join(with_option(change, fields) for change, fields in changes.items())
-        for changes, _ in found
-    ]
-    one_of = "one of: " if len(ways) > 1 else ""
-    how = sentence(f"{one_of}{'; '.join(ways)}", [decision for _, decision in found])
-    plan = f"gpusetup plan --from-config {case.file} --gpu {shlex.quote(card.gpu)} --batch 1"
-    return f"{how}. `{plan}` with these options prints the memory and, if it fits, the keys"
 
 
 # --- settings in other files ----------------------------------------------------------------------

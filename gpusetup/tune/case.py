@@ -149,10 +149,7 @@ def change_value(
     already has this value."""
     edit = replacement(case.config, setting, value)
     if edit is None:
-        obstacle = "not a plain value"
-        if setting.shared:
-            obstacle = "used in several places through a YAML anchor"
-        yield f"{label(setting)} is {obstacle}: set it to {value} by hand; {reason}"
+        yield f"{label(setting)} is no value of its own: set it to {value} by hand; {reason}"
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, reason, source)
 

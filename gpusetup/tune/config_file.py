@@ -11,7 +11,6 @@ from gpusetup import named_file
 from gpusetup.configs.config import Config, edited
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import own_line
 from gpusetup.system.refusals import blocked_by, blocked_by_files
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.case import Proposal
@@ -36,10 +35,7 @@ def write_bytes(path: str, raw: bytes) -> None:
     it points to is replaced."""
     target = Path(path).resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}")
-    hint = None
-    if not named_file.is_there(target.parent):
-        hint = f"make the folder first: `{own_line('mkdir', str(Path(path).parent))}`"
-    with blocked_by_files(f"Cannot write {path}", hint):
+    with blocked_by_files(f"Cannot write {path}"):
         try:
             part.touch()
             if target.exists():

@@ -58,7 +58,7 @@ MEMORY = (
 @each(
     "first, last, said, words",
     [
-        (30000, 77000, "memory-tight/leak find-the-leak", "full in"),
+        (30000, 77000, "memory-tight/leak find-the-leak", "memory grew all the time"),
         (70000, 72000, "good/ none", ""),
     ],
 )
