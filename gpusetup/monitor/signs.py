@@ -189,4 +189,7 @@ def leaves_others_unused(subject: Subject) -> bool:
 
 # --- runs in which no GPU worked ------------------------------------------------------------------
 
+STOPPED_FROM_OUTSIDE = (129, 130, 137, 143)
+"""Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""
+was_stopped = Sign(lambda subject: subject.run.exit in STOPPED_FROM_OUTSIDE)
 is_starting = Sign(lambda s: s.run.exit is None and s.run.seconds < marks.YOUNG_SECONDS)

@@ -168,6 +168,8 @@ ONE_IDLE = "{each_gpu}utilisation {highest_use} %{held_memory}: nothing ran at t
 IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("idle", "one-reading", s.one_reading & held, ONE_IDLE, ("watch-the-command",)),
     VerdictCase("idle", "one-reading", s.one_reading, ONE_IDLE, ("see-whether-torch-can",)),
+    VerdictCase("idle", "failed",
+         s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
     VerdictCase("idle", "requests", held & s.waits_for_a_user, IDLE, for_a_user),
     VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),
