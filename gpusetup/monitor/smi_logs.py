@@ -360,12 +360,23 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         yield (time, tuple(gpus))
 
 
+UNREAD_VALUES = 4
+"""From this many values on a page that cannot be read, the GPU counts as lost; a few may belong to
+a missing sensor, as in CSV."""
+
+
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
     for time, text in texts(lines, BEGINS_QUERY):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
-        yield time, tuple(sample_of(*page) for page in enumerate(map(query_values, pages)))
+        gpus = []
+        for index, page in enumerate(pages):
+            values: dict[str, Any] = dict(query_values(page))
+            if len(NO_ANSWER.findall(page)) >= UNREAD_VALUES:
+                values["lost"] = True
+            gpus.append(sample_of(index, values))
+        yield (time, tuple(gpus))
 
 
 KINDS: Mapping[str | None, Any] = {
