@@ -149,7 +149,7 @@ def change_value(
     already has this value."""
     edit = replacement(case.config, setting, value)
     if edit is None:
-        yield f"{label(setting)} is no value of its own: set it to {value} by hand; {reason}"
+        yield f"{label(setting)} cannot be replaced alone: set it to {value} by hand; {reason}"
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, reason, source)
 

@@ -70,7 +70,7 @@ def test_a_customers_name_is_not_shared_and_the_answer_stays(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--from", "rtx3050"], 2, "the example machines: `rtx3050-laptop`"),
+        (["--from", "rtx3050"], 2, "the example machines: `amd`"),
         (["--from", "/nowhere/machine.json"], 2, "cannot be read: No such file"),
         (["--from", "rtx3050-laptop", "--python", "/x"], 2, "not allowed with argument --from"),
         (["--python", "/nowhere/python"], 2, "`--python /nowhere/python` is not there"),
