@@ -192,11 +192,12 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move the old files aside and the new ones into place.
+        """Move the old files aside and the new ones into place, and flush everything to disk.
 
         `coming` maps each new file to its place. `after` contains the distributions to which the
         new files belong.
         """
+        flush(self.store)
         self._record_moves(layout, frozenset(coming.values()), after)
         job.talk("Installing ...")
         aside = self.aside
@@ -204,14 +205,12 @@ class Change:
             os.rename(path, kept)
         # A metadata folder without its files would still look like an installed package.
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
-        # A new file must not replace an old one before that is surely aside. The new files need not
-        # be on disk before `keep`: until then, a power cut brings the old ones back.
-        if aside:
-            flush(self.store)
+        flush(self.store)
         self.enter("installing")
         for source, place in renames_of(coming):
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(source, place)
+        flush(self.store)
         self.enter("verifying")
 
     def _record_moves(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
