@@ -141,7 +141,10 @@ DEVICE_FAULTS = (
     DeviceFault(
         "ecc-error",
         "48 63 64 94 95 140 156 157 160 161 171 172",
-        ("ecc_uncorrected", "retired_pending", "remap_failed", "sram_threshold_exceeded"),
+        (
+            *("ecc_uncorrected", "retired_pending", "remap_failed", "sram_threshold_exceeded"),
+            "retired_pages",
+        ),
     ),
     DeviceFault(
         "hardware-fault",
@@ -167,6 +170,9 @@ UNCORRECTABLE = 214
 UNKNOWN_ERROR = "unknown error"
 """The value with which the record of `gpu-fell-off-bus` marks NVML's unspecific error."""
 
+RETIRED_PAGES_MOST = 60
+"""A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
+
 RESETS = {"gpu_reset", "drain_and_reset", "none", None}
 """Recovery actions of the driver for which resetting the GPU is enough; None if it gives none."""
 
@@ -180,12 +186,7 @@ def device_faults(context: RuleContext) -> Findings:
     has_earlier_fault = False
     for fault in DEVICE_FAULTS:
         messages = _messages_of(context, fault, has_earlier_fault=has_earlier_fault)
-        # The recovery action of a healthy GPU is "none".
-        faulty = [
-            gpu
-            for gpu in gpus(context)
-            if any(getattr(gpu, field) not in (None, False, 0, "none") for field in fault.fields)
-        ]
+        faulty = [gpu for gpu in gpus(context) if any(_marks(gpu, field) for field in fault.fields)]
         # The recommended action belongs to a fault that was found earlier in this loop.
         if fault.cause == "hardware-fault" and has_earlier_fault and not messages:
             continue
@@ -254,6 +255,16 @@ def _messages_of(
     if fault.cause == "ecc-error":
         messages += cuda_errors(context, UNCORRECTABLE)
     return messages
+
+
+def _marks(gpu: Gpu, field: str) -> bool:
+    """Whether the value of this field shows a fault of the GPU."""
+    value = getattr(gpu, field)
+    # The recovery action of a healthy GPU is "none".
+    if not value or value == "none":
+        return False
+    # In normal use, the driver retires single pages.
+    return field != "retired_pages" or value >= RETIRED_PAGES_MOST
 
 
 def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:

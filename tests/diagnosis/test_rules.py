@@ -55,6 +55,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("compute-mode-exclusive", E, gpu(compute_mode="Prohibited"), gpu(compute_mode="Default")),
     ("vgpu-unlicensed", W, changed(events=event("vgpu-unlicensed")), gpu(virtualization="vgpu")),
     ("pcie-degraded", W, gpu(pcie_width=4), gpu(pcie_width=8)),
+    ("ecc-error", E, gpu(retired_pages=60), gpu(retired_pages=4)),
     (
         "gpu-memory-taken",
         W,
