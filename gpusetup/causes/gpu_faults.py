@@ -57,9 +57,10 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
         plain="The GPU has memory errors that ECC cannot correct",
-        means="A row of the GPU's memory is bad. A reset replaces it with a spare row, if one is "
-        "left.",
-        text="Reset the GPU or reboot. If that does not help, the GPU must be replaced",
+        means="A part of the GPU's memory is bad. A reset takes it out of use: GPUs from Ampere on "
+        "replace the row with a spare one, older ones retire the page.",
+        text="Reset the GPU or reboot. If the error comes back, if the remapping of a row failed, "
+        "or if 60 or more pages are retired, the GPU must be replaced",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),

@@ -1,10 +1,12 @@
 """Finds the facts in which a machine differs from most machines of its kind, and records that are
-copied."""
+copied or old."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import date, timedelta
 
 from gpusetup.fleet.facts import PACKAGES, severity_of, value_of
 from gpusetup.fleet.names import slurm_list
@@ -19,8 +21,9 @@ LEAST_NODES = 3
 class Drift(Frozen):
     """A difference between a node and most nodes of its kind, in one field.
 
-    Two fields are not facts about the node: `record.copied` means that another node's record has
-    the same GPUs, and `node.kind` that no other node has GPUs of this model.
+    Three fields are not facts about the node: `record.copied` means that another node's record has
+    the same GPUs, `record.old` that it is much older than the newest, and `node.kind` that no other
+    node has GPUs of this model.
     """
 
     node: str
@@ -28,12 +31,17 @@ class Drift(Frozen):
     value: str
     majority: str | None
     """What the value should be; None if it is unknown which nodes are right, because no value has a
-    majority, or because the field is `record.copied`."""
+    majority, or because the field is about the record."""
     severity: Severity = Severity.WARNING
 
 
 KIND = "node.kind"
 COPIED = "record.copied"
+OLD = "record.old"
+
+OLD_AFTER = timedelta(days=7)
+"""A record that is older than the newest one by more than this says little about its node today. A
+week, because records are taken daily or with each maintenance."""
 
 
 def by_kind(nodes: Sequence[Node]) -> dict[str, list[Node]]:
@@ -64,6 +72,7 @@ def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
         if len(voters) == 1 and len(kinds[largest]) >= LEAST_NODES:
             yield Drift(node=voters[0].name, field=KIND, value=kind, majority=largest)
     yield from _copied_records(nodes)
+    yield from _old_records(nodes)
 
 
 def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> Iterator[Drift]:
@@ -109,3 +118,16 @@ def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
                 majority=None,
                 severity=Severity.ERROR,
             )
+
+
+def _old_records(nodes: Sequence[Node]) -> Iterator[Drift]:
+    """A warning for each node whose newest record is much older than the newest of all nodes."""
+    dates = {}
+    for node in nodes:
+        with suppress(ValueError):
+            dates[node.name] = date.fromisoformat((node.taken_at or "")[:10])
+    newest = max(dates.values(), default=date.min)
+    for name, taken in dates.items():
+        if newest - taken > OLD_AFTER:
+            days = (newest - taken).days
+            yield Drift(node=name, field=OLD, value=f"{days} days older than the newest", majority=None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import COPIED, LEAST_NODES, Drift, by_kind, differences
+from gpusetup.fleet.differences import COPIED, LEAST_NODES, OLD, Drift, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -143,7 +143,7 @@ def next_command(
     """
     fields = {row.field for row in drift} | {finding.field or "" for finding in findings}
     by_doctor = any(finding.id != FAILED_CHECK for finding in findings)
-    if node.problem or COPIED in fields:
+    if node.problem or fields & {COPIED, OLD}:
         file = node.broken_file or str(Path(folder or ".") / f"{node.name}.json")
         of_verify = Path(file).stem.endswith("verify")
         recorder = f"{VERIFY} --json" if of_verify else "gpusetup snapshot"

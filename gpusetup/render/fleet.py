@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND
+from gpusetup.fleet.differences import COPIED, KIND, OLD
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
@@ -99,6 +99,8 @@ def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
         if drift.field == COPIED:
             field = "copied record"
             others = "so one of them was not examined; take a new record on each"
+        elif drift.field == OLD:
+            field, others = "old record", "take a new one"
         elif drift.field == KIND:
             field = "the only node with"
         elif drift.majority is None:

@@ -86,6 +86,7 @@ OF_A_NODE: Record = {
     "toolkit": {"nvcc": "12.4"}, "container.kind": "docker",
     "cpu.usable_cores": 112,
     "packages": [{"name": "torch", "version": "2.11.0+cu130"}],
+    "taken_at": "2026-10-10T03:00:00Z",
 }  # fmt: skip
 OF_A_GPU: Record = {
     "power_limit_watts": 500.0, "pcie_width": 8, "pcie_generation_max": 4, "pcie_width_max": 8,
