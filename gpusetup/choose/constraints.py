@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
+from gpusetup.catalog.builds import Catalog, Channel
 from gpusetup.catalog.kernels import release, served_by
 from gpusetup.choose.host import CHANNELS, BuildQuestion
 from gpusetup.choose.other_makers import builds_of_maker, why_no_builds, why_no_kernels
@@ -176,23 +177,32 @@ def first_reason(question: BuildQuestion) -> str:
 # --- the best ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
     """The catalog's builds for this platform and the installer's channels, newest torch first; for
     AMD's and Intel's GPUs, the builds of their indexes, best first."""
     host, catalog = question.host, question.catalog
     if question.maker:
         return builds_of_maker(question.maker, question.maker_gpus, question.platform, catalog)
+    platform = (host.family, host.architecture)
+    return builds_of_platform(catalog, platform, question.channels, host.driver_system)
+
+
+@lru_cache(maxsize=64)
+def builds_of_platform(
+    catalog: Catalog, platform: tuple[str, str], channels: tuple[Channel, ...], driver_system: str
+) -> tuple[TorchBuild, ...]:
+    """The catalog's builds for a system and architecture, newest torch first. Cached, because most
+    questions are about a few platforms.
+
+    `driver_system`: the system that the driver is for, which differs on WSL.
+    """
     rows = []
     for build in catalog.builds:
-        platform = (host.family, host.architecture)
-        if (build.os, build.machine) != platform or build.channel not in question.channels:
+        if (build.os, build.machine) != platform or build.channel not in channels:
             continue
         # WSL runs Linux builds on the Windows driver, whose version numbers differ.
-        if build.cuda and host.driver_system != host.family:
-            build = replace(
-                build, driver_floor=catalog.driver_floor(build.cuda, host.driver_system)
-            )
+        if build.cuda and driver_system != platform[0]:
+            build = replace(build, driver_floor=catalog.driver_floor(build.cuda, driver_system))
         rows.append(build)
     return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
 

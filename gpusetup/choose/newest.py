@@ -109,12 +109,12 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The other driver or Python with which the newest torch fits; None if none gives a newer one
     than the chosen build has. Of two equally good changes the first one counts."""
-    best_torch = parsed("0")
+    best_torch = chosen.torch if chosen else "0"
     advice = None
     for part, to, changed in changes(question):
-        build = pick(changed, chosen.torch if chosen else "0")
-        if build and parsed(build.torch) > best_torch:
-            best_torch, gives = parsed(build.torch), f"torch {build.torch} ({build.backend})"
+        build = pick(changed, above=best_torch)
+        if build:
+            best_torch, gives = build.torch, f"torch {build.torch} ({build.backend})"
             advice = Advice(change=part, to=to, gives=gives)
     return advice
 
