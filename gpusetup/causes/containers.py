@@ -13,6 +13,7 @@ from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
+from gpusetup.readings.environment import JOB_VARIABLES
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (the command below tests the setting with a plain "
@@ -172,6 +173,13 @@ CAUSES = (
                 title="The Slurm job did not request a GPU, so Slurm hides all GPUs from it",
                 text="Request a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`), on a partition that has GPUs",
+            ),
+            # The scheduler sets the variable; to remove it would use the GPUs of other jobs.
+            Message(
+                where=(lambda context: bool(JOB_VARIABLES & context.snapshot.environment.keys()),),
+                text="This is a job of a batch system, which sets the variable to the GPUs that "
+                "the job got: request a GPU in the job script (Slurm: `#SBATCH --gres=gpu:1`), and "
+                "do not remove the variable",
             ),
         ),
     ),

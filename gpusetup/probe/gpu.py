@@ -17,6 +17,7 @@ from gpusetup.model.machine import Driver, Event, Gpu, PciDevice, Reading, Snaps
 from gpusetup.probe.deadline import LIMIT_SECONDS, Notify, announced, in_background
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.pci import read_wmi
+from gpusetup.readings.environment import JOB_VARIABLES
 from gpusetup.readings.sources import (
     Snapshots,
     bus_key,
@@ -32,8 +33,6 @@ NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node
 NO_DEVICE = 100
 """The code of CUDA_ERROR_NO_DEVICE."""
 NUMBERED_NODE = re.compile(r"nvidia\d+$")
-JOB_VARIABLES = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "OAR_JOB_ID"}
-"""Variables that batch systems set in a job."""
 
 
 def read_driver_and_gpus(

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from gpusetup.model.logins import without_logins
 
-NAMES = frozenset(
+JOB_VARIABLES = frozenset("SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID OAR_JOB_ID".split())  # noqa: SIM905
+"""The names of the variables that batch systems set in a job."""
+
+NAMES = JOB_VARIABLES | frozenset(
     "CC CXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH PATH PYTHONPATH PYTHONHOME "  # noqa: SIM905
     "PYTHONNOUSERSITE VIRTUAL_ENV TMPDIR TEMP TMP CONDA_PREFIX CONDA_DEFAULT_ENV "
     "CONDA_OVERRIDE_CUDA XDG_CACHE_HOME LOCALAPPDATA UV_TORCH_BACKEND UV_INDEX UV_INDEX_URL "
