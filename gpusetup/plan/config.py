@@ -301,7 +301,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     3. A switch for weights and computation in 16 bits.
     4. No setting, for a trainer that always computes in 16 bits.
     5. Autocast that is switched off (`bf16: false`): everything is in 32 bits.
-    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits.
+    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits,
+       except with TRL, which loads it in 32 bits.
     """
     weights = meaning("dtype", reader.word("dtype") or "")
     precision_pair = meaning("precision", reader.word("precision") or "")
@@ -326,8 +327,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
         is_32_bit = bf16 is False and fields["trainer"] is not None
         return {"dtype": "fp32", "amp": "none"} if is_32_bit else {}
     if fields.get("lora") is not None:
-        # The frozen base is loaded in the type used for computing.
-        return {"dtype": amp}
+        # The frozen base is loaded in the type used for computing, but TRL's default type holds.
+        return {"amp": amp} if fields["trainer"] == "trl" else {"dtype": amp}
     reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
     return {"dtype": "fp32", "amp": amp}
 

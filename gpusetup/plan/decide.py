@@ -269,12 +269,14 @@ def max_context(job: TrainingJob, place: Place) -> Decision:
 
 
 def max_batch(job: TrainingJob, place: Place) -> Decision:
-    """The decision for the largest batch over all GPUs at which some recipe fits, without offload
-    if any batch fits so."""
-    without_offload = replace(place, offload=False)
-    most = largest(lambda batch: decide(replace(job, batch=batch), without_offload).fits)
-    if not most:
-        most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
+    """The decision for the largest batch over all GPUs at which some recipe fits, without sequence
+    parallelism and offload if any batch fits so: for them, a trainer needs settings that many do
+    not have."""
+    simple = replace(place, offload=False, sp=place.sp or 1)
+    most = largest(lambda batch: decide(replace(job, batch=batch), simple).fits)
+    if most:
+        return decide(replace(job, batch=most), simple)
+    most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
     return decide(replace(job, batch=max(most, 1)), place)
 
 
@@ -387,15 +389,17 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 
 def adapters(job: TrainingJob) -> Changes:
-    """Changes that switch to LoRA or to a quantised base, if the job does not use them yet."""
-    # Frozen weights already have no gradients, so adapters would not help. Without adapters, fp8 is
-    # the only quantised format that can be trained.
-    if job.frozen or (job.quantize and job.lora is not None):
+    """Changes that switch to LoRA, to a quantised base or to 16-bit frozen weights, if the job does
+    not use them yet."""
+    # Frozen weights already have no gradients, so adapters would not help.
+    if job.frozen:
         return {}
     if job.lora is not None:
-        changes: Changes = {"4-bit weights": {"quantize": "nf4"}}
-        if job.dtype == "fp32":
-            changes["a base in 16 bits"] = {"dtype": "bf16"}
+        changes: Changes = {} if job.quantize else {"4-bit weights": {"quantize": "nf4"}}
+        # PEFT's preparation would convert what is not quantised to 32 bits again.
+        if job.dtype == "fp32" and not (job.quantize and job.upcast_rest):
+            weights = "unquantised weights" if job.quantize else "a base"
+            changes[f"{weights} in 16 bits"] = {"dtype": "bf16"}
         return changes
     # The frozen base is kept in 16 bits and computes in them, without mixed precision.
     lora = {"lora": 16, "dtype": "bf16", "amp": None}

@@ -182,16 +182,23 @@ def describes_training(question: TrainingQuestion) -> bool:
     return not question.job_fields.keys() <= {"loss", "optimizer"}
 
 
+SMALLEST_LANGUAGE_MODEL = 1e9
+"""From this number of parameters on, a model given by its size alone is taken as a text decoder
+that is trained on all GPUs together, because a plain loop in 32 bits would need 16 GB and more."""
+
+
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
     """The trainer to assume if none is named: `trinity` for a whole text model without
     other settings, `hf` for adapters, otherwise a plain `loop`."""
     if not counts_samples(question, shape):
         return "trinity"
     # A batch alone says nothing about the trainer, so that `--batch` and `--max-batch` are planned
-    # as the same question without them. A number of parameters may be of any network.
+    # as the same question without them.
     without_batch = replace(question, batch=None, solve=None)
-    says_how = describes_training(question) or question.freeze or question.tables or question.params
-    if not says_how and not counts_samples(without_batch, shape):
+    # A number of parameters below a billion may be of any network.
+    may_be_any = question.params is not None and shape.parameters < SMALLEST_LANGUAGE_MODEL
+    says_how = describes_training(question) or question.freeze or question.tables
+    if not (says_how or may_be_any) and not counts_samples(without_batch, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
     return "hf" if has_adapters(named) else "loop"
