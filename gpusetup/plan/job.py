@@ -304,7 +304,7 @@ class Recipe(Frozen):
         return " + ".join(parts) or "vanilla"
 
 
-def samples(job: TrainingJob, recipe: Recipe) -> int:
+def samples_per_group(job: TrainingJob, recipe: Recipe) -> int:
     """The number of sequences in one micro-batch of a data-parallel group: the batch divided by the
     number of groups, rounded up."""
     # If a sequence needs more GPUs than there are, all GPUs form one group.
@@ -312,7 +312,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
     return math.ceil(job.sequences / groups)
 
 
-def tokens(job: TrainingJob, recipe: Recipe) -> int:
+def tokens_per_gpu(job: TrainingJob, recipe: Recipe) -> int:
     """The number of tokens that one GPU processes at once.
 
     With a number of sequences as batch, it is the tokens of a group's sequences divided by the
@@ -320,7 +320,7 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
     / SP)` (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
-        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.context
+        tokens_of_group = samples_per_group(job, recipe) * job.sequences_of_sample * job.context
         return math.ceil(tokens_of_group / recipe.sp)
     return math.ceil(2 * job.context / recipe.sp) if job.tokens is None else job.tokens
 
@@ -333,7 +333,7 @@ def least_tokens(job: TrainingJob, sp: int) -> int:
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it; the
-    default budget fits two of them (see `tokens`)."""
+    default budget fits two of them (see `tokens_per_gpu`)."""
     return job.tokens is None or job.tokens >= least_tokens(job, sp)
 
 
@@ -341,7 +341,7 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 """Model families whose model cards recommend YaRN for a longer context."""
 
 
-def yarn(job: TrainingJob) -> dict[str, Any] | None:
+def yarn_settings(job: TrainingJob) -> dict[str, Any] | None:
     """The YaRN settings for a context longer than the model's native one; None if they are not
     needed, or if YaRN is not known to work for the family."""
     native = job.shape.native_context

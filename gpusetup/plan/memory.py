@@ -14,7 +14,15 @@ from typing import Literal, NamedTuple, get_args
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob, samples, tokens
+from gpusetup.plan.job import (
+    BYTES,
+    SHARDED,
+    Recipe,
+    Shardable,
+    TrainingJob,
+    samples_per_group,
+    tokens_per_gpu,
+)
 
 # --- weights, gradients and optimizer states ------------------------------------------------------
 
@@ -296,7 +304,7 @@ def residual_bytes(job: TrainingJob) -> int:
 def activations(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of activations that the forward pass keeps for the backward pass, including
     autocast's 16-bit copies of weights."""
-    tokens_times_layers = tokens(job, recipe) * job.shape.layers
+    tokens_times_layers = tokens_per_gpu(job, recipe) * job.shape.layers
     if job.checkpointing:
         return (checkpoint_bytes(job) + selected_bytes(job)) * tokens_times_layers
     weight_copies = 0.0
@@ -387,14 +395,14 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     peak_of_scores = 1.5 * scores
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
-        return (gradients + peak_of_scores - scores) * tokens(job, recipe)
+        return (gradients + peak_of_scores - scores) * tokens_per_gpu(job, recipe)
     bytes_per_token = kept + gradients + peak_of_scores
     # FSDP1 keeps the input gradients of recomputed frozen layers until the end of the backward
     # pass.
     holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
     if holds_input_gradients and job.lora is not None:
         bytes_per_token += shape.layers * checkpoint_bytes(job)
-    return bytes_per_token * tokens(job, recipe)
+    return bytes_per_token * tokens_per_gpu(job, recipe)
 
 
 TRAINER_LOGIT = 8.246
@@ -430,7 +438,7 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
 def logit_count(job: TrainingJob, recipe: Recipe) -> int:
     """The number of logits on the fullest GPU: tokens times vocabulary. The few outputs of a
     classifier do not matter."""
-    count = job.shape.vocabulary * tokens(job, recipe)
+    count = job.shape.vocabulary * tokens_per_gpu(job, recipe)
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
     return count * job.gpus if job.strategy == "dp" else count
 
@@ -472,7 +480,7 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     # Scale by the type used for computing, because the constant was fitted to runs that compute in
     # 16 bits.
-    return job.shape.hidden * tokens(job, recipe) * EXCHANGE * job.compute_bytes / 2
+    return job.shape.hidden * tokens_per_gpu(job, recipe) * EXCHANGE * job.compute_bytes / 2
 
 
 # --- the allocator's gaps: memory that it has reserved and no tensor uses -------------------------
@@ -552,7 +560,7 @@ def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
     none has the same size."""
     # Only transformers before 4.49 copies the shifted logits, and a single sample is shifted as a
     # view, without a copy.
-    if job.loss != "eager-old" or samples(job, recipe) == 1:
+    if job.loss != "eager-old" or samples_per_group(job, recipe) == 1:
         return 0.0
     # Expandable segments take any size, and gathered units reuse idle segments.
     if recipe.env or job.gathers:
@@ -565,31 +573,39 @@ def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
-TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], float]], ...] = (
-    ("states", IN_STEP, resident_states),
-    (
+
+
+class Term(NamedTuple):
+    """A term of the sum: the part of the answer that it is counted in, the moments at which the
+    memory is in use, and a function that returns its bytes."""
+
+    part: Part
+    moments: tuple[Moment, ...]
+    size: Callable[[TrainingJob, Recipe], float]
+
+
+TERMS = (
+    Term("states", IN_STEP, resident_states),
+    Term(
         "states",
         ("generation",),
         lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
     ),
-    ("states", WHOLE_RUN, other_model_states),
-    ("states", (*FORWARD, "backward"), gathered_unit),
-    ("states", FORWARD, gradients_in_forward),
-    ("states", ("backward", "step"), gradients),
-    ("states", ("backward",), reduced_gradients),
-    ("checkpoints", FORWARD, activations),
-    ("logits", ("logits",), logits),
-    ("other", ("layer", "backward"), layer_backward),
-    ("other", ("step",), optimizer_step),
-    ("other", IN_STEP, exchange),
+    Term("states", WHOLE_RUN, other_model_states),
+    Term("states", (*FORWARD, "backward"), gathered_unit),
+    Term("states", FORWARD, gradients_in_forward),
+    Term("states", ("backward", "step"), gradients),
+    Term("states", ("backward",), reduced_gradients),
+    Term("checkpoints", FORWARD, activations),
+    Term("logits", ("logits",), logits),
+    Term("other", ("layer", "backward"), layer_backward),
+    Term("other", ("step",), optimizer_step),
+    Term("other", IN_STEP, exchange),
     # While the policy is trained, an engine that sleeps keeps nothing.
-    ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
-    ("other", ("generation",), lambda job, _: job.engine_bytes),
-    ("other", WHOLE_RUN, runtime),
+    Term("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
+    Term("other", ("generation",), lambda job, _: job.engine_bytes),
+    Term("other", WHOLE_RUN, runtime),
 )
-"""For each term: the part of the answer, the moments at which the term exists, and a function that
-returns its bytes."""
-
 # --- the sum --------------------------------------------------------------------------------------
 
 
@@ -635,14 +651,15 @@ class JobMemory(Frozen):
 
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
-    counted = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
+    sizes = [(term, term.size(job, recipe)) for term in TERMS]
+    # Without an engine on the same GPU, nothing is generated between two steps.
     moments = WHOLE_RUN if job.engine_bytes else IN_STEP
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     allocator_gaps = gaps(job, recipe, transient)
 
     def needed(moment: Moment, *parts: Part) -> float:
         """The bytes of these parts at one moment."""
-        return sum(size for part, there, size in counted if moment in there and part in parts)
+        return sum(size for term, size in sizes if moment in term.moments and term.part in parts)
 
     highest = max(moments, key=lambda moment: needed(moment, *get_args(Part)))
     return JobMemory(
@@ -666,7 +683,7 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """
     # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
     # it.
-    outputs = job.shape.vocabulary * tokens(job, recipe)
+    outputs = job.shape.vocabulary * tokens_per_gpu(job, recipe)
     end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients

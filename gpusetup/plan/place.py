@@ -111,7 +111,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     this number.
     """
     if maker := maker_of_name(text, rows):
-        raise of_another_maker(repr(text), maker)
+        raise error_for_other_maker(repr(text), maker)
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
@@ -134,7 +134,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
-def of_another_maker(gpu: str, maker: Maker) -> UsageError:
+def error_for_other_maker(gpu: str, maker: Maker) -> UsageError:
     """The error for a GPU that is not NVIDIA's."""
     return UsageError(
         f"{gpu} is a GPU of {maker.name}, whose memory plan does not know",
@@ -148,24 +148,22 @@ def place_of_machine(machine: Snapshot) -> Place:
     stack = machine.makers
     if stack is not None and not machine.gpus:
         name = next((gpu.name for gpu in stack.gpus), "This machine's GPU")
-        raise of_another_maker(name, BY_ID[stack.maker])
+        raise error_for_other_maker(name, BY_ID[stack.maker])
     gpus = visible_gpus(machine)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
-    sizes: list[tuple[int, str, bool]] = []
-    for gpu in gpus:
-        is_unified = shares_memory(gpu.name, machine.os.jetson)
-        sizes.append((gpu.memory_total_bytes or 0, gpu.name, is_unified))
-    least, name, unified = min(sizes)
-    if not least:
+    smallest = min(gpus, key=lambda gpu: (gpu.memory_total_bytes or 0, gpu.name))
+    name, total_bytes = smallest.name, smallest.memory_total_bytes
+    if not total_bytes:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
+    unified = shares_memory(name, machine.os.jetson)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
     linux = machine.os.family in ("linux", None) or bool(machine.os.jetson or machine.os.wsl)
     return Place(
         gpu=name,
-        total_bytes=least,
+        total_bytes=total_bytes,
         # CUDA can use all of the unified memory that Linux sees.
-        capacity=float(least) if unified else capacity(name, least),
+        capacity=float(total_bytes) if unified else capacity(name, total_bytes),
         capability=min(capabilities, default=None),
         count=len(gpus),
         linux=linux,

@@ -145,29 +145,29 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
         job = replace(job, loss=usual_loss(setup.method))
     job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
-    check(job, question)
+    refuse_contradictions(job, question)
     return job
 
 
 ALL, EMBEDDINGS = "all", "embeddings"
 
 
-def frozen_share(what: str, shape: Shape) -> float:
+def frozen_share(part: str, shape: Shape) -> float:
     """The share of a model's parameters that is frozen, from 0 to 1, for a part as `config.frozen`
     gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
     Raises UsageError if the model has fewer layers.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
-    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
+    >>> [round(frozen_share(part, gpt2), 2) for part in ("all", "embeddings", "6")]
     [1.0, 0.31, 0.66]
     """
     embeddings = shape.outside / shape.parameters
-    if what in (ALL, EMBEDDINGS):
-        return 1.0 if what == ALL else embeddings
-    if int(what) > shape.layers:
-        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
-    return embeddings + (1 - embeddings) * int(what) / shape.layers
+    if part in (ALL, EMBEDDINGS):
+        return 1.0 if part == ALL else embeddings
+    if int(part) > shape.layers:
+        raise UsageError(f"{shape.name} has {shape.layers} layers, not {part} to freeze")
+    return embeddings + (1 - embeddings) * int(part) / shape.layers
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
@@ -247,7 +247,7 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
 
 
-def check(job: TrainingJob, question: TrainingQuestion) -> None:
+def refuse_contradictions(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError if settings of the job contradict each other; it names the first
     contradiction, from which others may follow."""
     gpus, solve = job.gpus, question.solve
