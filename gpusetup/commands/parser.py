@@ -101,7 +101,7 @@ class CommandParser(argparse.ArgumentParser):
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """Print the help or the version. Unlike argparse's method, this one reports a stream that
         cannot be written."""
-        streams.put(message)
+        streams.write_stdout(message)
 
 
 def parser_of(command: str) -> CommandParser:
@@ -186,7 +186,7 @@ class _Schema(argparse.Action):
 
         from gpusetup.commands.documents import schema_of
 
-        streams.put(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
+        streams.write_stdout(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
         parser.exit(0)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator
 import torch
 
 from ..judging.answers import (
-    answered,
+    checked_against,
     exactly,
     format_of,
     formats,
@@ -41,7 +41,7 @@ def nearest_products(device: str) -> Iterator[Part]:
             yield exactly(f"9 x {inner} x 9 of {name}, by columns", left @ transposed, known)
 
 
-rounding = answered("whole numbers, rounded to the nearest", nearest_products)
+rounding = checked_against("whole numbers, rounded to the nearest", nearest_products)
 
 
 def batched_products(device: str) -> Iterator[Part]:
@@ -74,7 +74,7 @@ def biased_products(device: str) -> Iterator[Part]:
                 yield exactly(label, found, a @ b + bias * turn)
 
 
-batches = answered("products of whole numbers", batched_products, biased_products)
+batches = checked_against("products of whole numbers", batched_products, biased_products)
 
 
 def whole_sums(device: str) -> Iterator[Part]:
@@ -107,7 +107,7 @@ def gathered_gradients(device: str) -> Iterator[Part]:
         yield exactly(f"gradient of a bias, {turn} times", bias.grad, turn * numbers.sum(0))
 
 
-sums = answered("whole numbers", whole_sums, gathered_gradients)
+sums = checked_against("whole numbers", whole_sums, gathered_gradients)
 
 
 def sigmoid(x: float) -> float:
@@ -143,4 +143,4 @@ def functions_of_numbers(device: str) -> Iterator[Part]:
             yield relatively(f"{name} of {dtype}", run(numbers), known, error)
 
 
-pointwise = answered("Python's math", functions_of_numbers)
+pointwise = checked_against("Python's math", functions_of_numbers)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 import torch
 
 from ..judging.answers import (
-    answered,
+    checked_against,
     closely,
     exact,
     exactly,
@@ -32,7 +32,7 @@ functional = torch.nn.functional
 Layer = Callable[..., Any]
 
 
-def compared(
+def compare_with_formula(
     label: str, roundings: float, run: Layer, formula: Layer, *given: Any
 ) -> Iterator[Part]:
     """Compare a layer's result and gradients with those of a formula in float64 on the CPU.
@@ -77,11 +77,15 @@ def convolutions(device: str) -> Iterator[Part]:
         for name in formats(device):
             x = normal(device, 3, 4, *size, salt=label, name=name)
             weight = normal(device, *shape, salt=f"weight of {label}", name=name)
-            yield from compared(label, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight)
+            yield from compare_with_formula(
+                label, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight
+            )
             if len(size) == 2:
                 x = x.contiguous(memory_format=torch.channels_last)
                 rows = f"{label}, channels last"
-                yield from compared(rows, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight)
+                yield from compare_with_formula(
+                    rows, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight
+                )
 
 
 def pools(device: str) -> Iterator[Part]:
@@ -99,7 +103,7 @@ def pools(device: str) -> Iterator[Part]:
             yield exactly(f"gradients of windows of {name}", x.grad.sum(), [largest.numel()])
 
 
-images = answered("float64 on the CPU", convolutions, pools)
+images = checked_against("float64 on the CPU", convolutions, pools)
 
 
 def standardised(x: Any, eps: float, axes: Tuple[int, ...]) -> Any:
@@ -135,15 +139,15 @@ def normalisations(device: str) -> Iterator[Part]:
                 w, b = (normal(device, width, salt=f"{n} {width}", name=name) for n in "wb")
                 label = f"layer norm of {width}, {of}"
                 run, formula = partial(layer_norm, eps=eps), partial(layer_standardised, eps=eps)
-                yield from compared(label, NORM_ROUNDINGS, run, formula, x, w, b)
+                yield from compare_with_formula(label, NORM_ROUNDINGS, run, formula, x, w, b)
             x = normal(device, 4, 6, 7, 5, salt="norm of images", name=name) * spread
             run = partial(functional.group_norm, num_groups=3, eps=eps)
             formula = partial(group_standardised, eps=eps)
-            yield from compared(f"group norm, {of}", NORM_ROUNDINGS, run, formula, x)
+            yield from compare_with_formula(f"group norm, {of}", NORM_ROUNDINGS, run, formula, x)
             statistics = {"running_mean": None, "running_var": None, "training": True}
             run = partial(functional.batch_norm, eps=eps, **statistics)
             formula = partial(standardised, eps=eps, axes=(0, 2, 3))
-            yield from compared(f"batch norm, {of}", NORM_ROUNDINGS, run, formula, x)
+            yield from compare_with_formula(f"batch norm, {of}", NORM_ROUNDINGS, run, formula, x)
         # torch has RMS norm since 2.4. Without eps, it takes the smallest step of float32; which
         # step it takes in 16 bits depends on the kernel.
         steps = (1e-4, None) if name == "float32" else (1e-4,)
@@ -152,10 +156,12 @@ def normalisations(device: str) -> Iterator[Part]:
             run = partial(functional.rms_norm, normalized_shape=(130,), eps=step)
             eps = torch.finfo(torch.float32).eps if step is None else step
             formula = partial(rms_standardised, eps=eps)
-            yield from compared(f"RMS norm, eps {step}", NORM_ROUNDINGS, run, formula, x)
+            yield from compare_with_formula(
+                f"RMS norm, eps {step}", NORM_ROUNDINGS, run, formula, x
+            )
 
 
-norms = answered("formulas in float64 on the CPU", normalisations)
+norms = checked_against("formulas in float64 on the CPU", normalisations)
 
 
 SOFTMAX_ROUNDINGS = 32
@@ -179,7 +185,7 @@ def softmaxes(device: str) -> Iterator[Part]:
                 (f"softmax of {width}", shares, shares_by_logarithms),
                 (f"log-softmax of {width}", logs, logarithms_of_shares),
             ):
-                yield from compared(label, SOFTMAX_ROUNDINGS, run, formula, x)
+                yield from compare_with_formula(label, SOFTMAX_ROUNDINGS, run, formula, x)
 
 
 IGNORED = -100
@@ -202,10 +208,10 @@ def losses(device: str) -> Iterator[Part]:
             # The sum of so many shares rounds more than a few do, and enters each gradient.
             roundings = 64 + width**0.5
             label = f"{reduction} of losses of {width} classes"
-            yield from compared(label, roundings, run, known, x)
+            yield from compare_with_formula(label, roundings, run, known, x)
 
 
-softmax = answered("formulas in float64 on the CPU", softmaxes, losses)
+softmax = checked_against("formulas in float64 on the CPU", softmaxes, losses)
 
 
 BACKENDS_ON_EVERY_DEVICE = ("MATH", "FLASH_ATTENTION")
@@ -217,7 +223,7 @@ ATTENTION_ROUNDINGS = 64
 """Scores up to about 4 are rounded before the exponential, and its result before the product."""
 
 
-def attended(q: Any, k: Any, v: Any, is_seen: Any) -> Any:
+def attention_formula(q: Any, k: Any, v: Any, is_seen: Any) -> Any:
     """The formula of attention. A query that sees no key gets zeros."""
     scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~is_seen, -1e30)
     weights = scores.softmax(-1) * is_seen
@@ -248,12 +254,14 @@ def attention(device: str) -> Iterator[Part]:
                 for salt, length in zip("qkv", (queries, keys, keys))
             )
             run = partial(attend, is_causal=is_causal)
-            formula = partial(attended, is_seen=is_seen)
+            formula = partial(attention_formula, is_seen=is_seen)
             for backend in backends:
                 label = f"{backend.lower()}, {queries} x {keys}, causal {is_causal}"
                 try:
                     with by_backend(backend):
-                        yield from compared(label, ATTENTION_ROUNDINGS, run, formula, q, k, v)
+                        yield from compare_with_formula(
+                            label, ATTENTION_ROUNDINGS, run, formula, q, k, v
+                        )
                 except RuntimeError as problem:
                     if not any(words in str(problem) for words in NOT_OFFERED):
                         raise
@@ -263,11 +271,11 @@ def attention(device: str) -> Iterator[Part]:
         q, k, v = (normal(device, 1, 3, 65, 64, salt=f"{salt} 65", name=name) for salt in "qkv")
         found = attend(q, k, v, is_seen.to(device)).nan_to_num()
         known_q, known_k, known_v = exact(q, k, v)
-        known = attended(known_q, known_k, known_v, is_seen)
+        known = attention_formula(known_q, known_k, known_v, is_seen)
         yield closely(f"hidden keys of {name}", found, known, ATTENTION_ROUNDINGS, name)
 
 
-masks = answered("weighted sums in float64 on the CPU", attention)
+masks = checked_against("weighted sums in float64 on the CPU", attention)
 
 
 def recurrent_nets(device: str) -> Iterator[Part]:
@@ -281,7 +289,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         net.to(device, format_of("float32"))
         x = normal(device, 9, 5, 12, salt=label)
         run, formula = partial(outputs_of, net=net), partial(outputs_of, net=exact_net)
-        yield from compared(label, RECURRENT_ROUNDINGS, run, formula, x)
+        yield from compare_with_formula(label, RECURRENT_ROUNDINGS, run, formula, x)
         outputs, state = net(x)
         last = state[0] if label == "LSTM" else state
         # The last two states are the last output forwards, and the first one backwards.
@@ -289,7 +297,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         yield closely(f"last states of {label}", last[-2:], known, 4, "float32")
 
 
-recurrent = answered("float64 on the CPU", recurrent_nets)
+recurrent = checked_against("float64 on the CPU", recurrent_nets)
 
 
 RECURRENT_ROUNDINGS = 256
@@ -318,4 +326,4 @@ def dropped_lanes(device: str) -> Iterator[Part]:
         yield holds(f"dropout of {name}, the next", repeated < 0.9, f"{repeated:.0%} come again")
 
 
-dropout = answered("how often each place must come", dropped_lanes)
+dropout = checked_against("how often each place must come", dropped_lanes)

@@ -10,7 +10,7 @@ from typing import Iterator
 
 import torch
 
-from ..judging.answers import answered, exactly, format_of, formats, tensor, whole_numbers
+from ..judging.answers import checked_against, exactly, format_of, formats, tensor, whole_numbers
 from ..judging.tolerance import Part
 from ..values import SKIPPED, Outcome, kind
 from .memory import available_bytes
@@ -45,7 +45,7 @@ def searched_rows(device: str) -> Iterator[Part]:
         yield exactly(f"permutation of {count}", permutation.sort()[0], range(count))
 
 
-ordering = answered("the order that Python finds", sorted_rows, searched_rows)
+ordering = checked_against("the order that Python finds", sorted_rows, searched_rows)
 
 
 def read_places(device: str) -> Iterator[Part]:
@@ -96,7 +96,7 @@ def added_places(device: str) -> Iterator[Part]:
     yield exactly("counts", found, [places.count(n) for n in range(7)])
 
 
-indexing = answered("the lists that Python makes", read_places, added_places)
+indexing = checked_against("the lists that Python makes", read_places, added_places)
 
 
 def copied_layouts(device: str) -> Iterator[Part]:
@@ -129,7 +129,7 @@ def sliced_gradients(device: str) -> Iterator[Part]:
         yield exactly(f"gradient of a slice with step {step}", x.grad, known)
 
 
-strides = answered("the lists that went in", copied_layouts, sliced_gradients)
+strides = checked_against("the lists that went in", copied_layouts, sliced_gradients)
 
 
 PAST = 2**31
@@ -141,7 +141,7 @@ def large_tensor(device: str) -> Outcome:
     # The tensor takes a byte for each element.
     if free < 1.5 * PAST:
         return Outcome(SKIPPED, f"needs {1.5 * PAST / 2**30:.0f} GiB of free memory")
-    return answered("numbers at known places past 2**31", far_places)(device)
+    return checked_against("numbers at known places past 2**31", far_places)(device)
 
 
 def far_places(device: str) -> Iterator[Part]:

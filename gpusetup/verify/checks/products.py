@@ -12,7 +12,7 @@ import torch
 from ..judging.answers import generator as seeded
 from ..judging.precision import capability_of, has_bfloat16, read_precision
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, judged, same
+from ..judging.tolerance import Part, outcome_of, same
 from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 
 Shape = Tuple[int, int, int]
@@ -61,7 +61,7 @@ def float32_modes(device: str) -> Outcome:
                 parts.append(part._replace(label=f"{mode} {part.label}"))
     finally:
         torch.set_float32_matmul_precision(user_mode)
-    return judged(parts, "whole numbers in each setting")
+    return outcome_of(parts, "whole numbers in each setting")
 
 
 def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
@@ -81,7 +81,7 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
     setting = ""
     if name == "float32" and permitted != "ieee":
         setting = f", {permitted} is permitted"
-    return judged(parts, f"whole numbers, every element{setting}")
+    return outcome_of(parts, f"whole numbers, every element{setting}")
 
 
 def shapes_for(device: str) -> Tuple[Shape, ...]:
@@ -193,7 +193,7 @@ def float8(device: str) -> Outcome:
         except RuntimeError as problem:
             if not refuses(problem):
                 raise
-    return judged(parts, against)
+    return outcome_of(parts, against)
 
 
 def scaled_product(left: Any, right: Any) -> Any:

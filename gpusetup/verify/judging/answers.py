@@ -12,10 +12,12 @@ import torch
 from ..values import SKIPPED, Outcome, run_options
 from .precision import has_bfloat16
 from .refusals import refuses
-from .tolerance import ROUNDOFF, Part, agree, holds, judged, real_numbers
+from .tolerance import ROUNDOFF, Part, agree, holds, outcome_of, real_numbers
 
 
-def answered(against: str, *questions: Callable[[str], Iterator[Part]]) -> Callable[[str], Outcome]:
+def checked_against(
+    against: str, *questions: Callable[[str], Iterator[Part]]
+) -> Callable[[str], Outcome]:
     """A check of all questions, each of which takes a device and yields comparisons. What this
     device or torch does not support is left out."""
 
@@ -33,7 +35,7 @@ def answered(against: str, *questions: Callable[[str], Iterator[Part]]) -> Calla
                     refused = str(problem).split("\n")[0]
         if not parts:
             return Outcome(SKIPPED, f"not supported here: {refused}")
-        return judged(parts, against)
+        return outcome_of(parts, against)
 
     return run
 

@@ -87,7 +87,7 @@ def wrong_in_words(computed: Any, exact: Any, is_wrong: Any) -> str:
     return f"{int(is_wrong.sum())} of {is_wrong.numel()} elements are wrong, {first}"
 
 
-def judged(parts: Sequence[Part], against: str) -> Outcome:
+def outcome_of(parts: Sequence[Part], against: str) -> Outcome:
     """The outcome of all comparisons, with the first wrong one or the one closest to its limit."""
     # Comparisons that allow no error have no limit, so they have nothing to report here.
     numeric = [part for part in parts if part.allowed]

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from ..values import run_options
 from .group import Calls, ProcessGroup, run_calls
-from .numbers import FLOATS, FORMATS, Kind, reduced, rows, signature, wrong
+from .numbers import FLOATS, FORMATS, Kind, problem_with, reduced, rows, signature
 
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
@@ -171,8 +171,8 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
     if op == "all_reduce":
         # Each rank may have rounded in another order, but all must end up with the same bits.
         group.equal_on_all[group.place] = signature(whole)
-    problem = wrong("the answer", whole, torch.cat(known), limit) if known else ""
-    return problem or wrong("its input", torch.cat(mine), torch.cat(sent[me]))
+    problem = problem_with("the answer", whole, torch.cat(known), limit) if known else ""
+    return problem or problem_with("its input", torch.cat(mine), torch.cat(sent[me]))
 
 
 def wait_for(handles: Any) -> None:
