@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import (
-    DRIVER,
-    FROM,
-    GPU,
-    PYTHON,
-    TIMEOUT,
-    TORCH,
-    Machine,
-    gather,
-)
+from gpusetup.commands.common import DRIVER, FROM, GPU, PYTHON, TIMEOUT, TORCH, Machine, gather
 from gpusetup.commands.question import CommandQuestion, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.model.finding import Severity

@@ -161,7 +161,7 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
-    from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
+    from gpusetup.monitor.sources import PolledSource, SourceEnded, open_nvml
     from gpusetup.probe.deadline import LIMIT_SECONDS
 
     try:
@@ -185,7 +185,7 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
         message = f"No NVIDIA GPU can be watched ({'; '.join(reasons[:2])})"
         error = Blocked if blocked else Unsatisfiable
         raise error(message, hint="`gpusetup doctor` names the cause")
-    source = Machine(question.interval)
+    source = PolledSource(question.interval)
     source.not_watched = "; ".join(reasons)
     out.talk(
         "Watching this machine's CPU, memory, disk and network: no NVIDIA GPU can be watched "

@@ -12,16 +12,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.work import (
-    Moment,
-    Work,
-    at_least,
-    below,
-    is_quiet,
-    mean,
-    or_zero,
-    percentile,
-)
+from gpusetup.monitor.work import Moment, Work, at_least, below, is_quiet, mean, or_zero, percentile
 
 
 class Parts(NamedTuple):
@@ -204,12 +195,6 @@ class GpuRun:
         if lists_processes:
             return bool(self.holders)
         return at_least(self.memory.p95, marks.DESKTOP_MEMORY)
-
-    def counted_samples(self) -> list[GpuSample]:
-        """The samples that the figures of the summary are about: from the first to the last work,
-        if the GPU did more than run stray kernels."""
-        work = self.parts.work_and_pauses
-        return [row.gpu for row in (work.rows if work and self.worked else self.rows)]
 
 
 def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:

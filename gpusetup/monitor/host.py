@@ -145,7 +145,10 @@ class ProcessTree:
         seconds, self._at = max(at - self._at, SHORTEST_SECONDS), at
         before, is_baseline = self._before or {}, self._before is None
         # The first two values are the user and system times; the times of ended children follow.
-        self._before = {(one["pid"], one["create_time"]): sum(one["cpu_times"][:2]) for one in tree}
+        self._before = {}
+        for process in tree:
+            identity = (process["pid"], process["create_time"])
+            self._before[identity] = sum(process["cpu_times"][:2])
         # When a parent collects its child's exit status, Linux adds all that the child ever read
         # and wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). So these are
         # counted for all processes together, and only above the most that was seen so far.

@@ -122,7 +122,7 @@ class WatchedRun:
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
         memory = [or_zero(gpu.memory.p95) for gpu in self.at_work]
-        return all(max(some) - min(some) <= marks.SIMILAR for some in (uses, power, memory))
+        return all(max(each) - min(each) <= marks.SIMILAR for each in (uses, power, memory))
 
 
 class Subject:
@@ -132,7 +132,7 @@ class Subject:
         self.run, self.gpu, self.work = run, gpu, work
 
     @cached_property
-    def together(self) -> int:
+    def gpus_of_job(self) -> int:
         """How many GPUs work on the same job: all that work if a command is watched, otherwise
         those with the same model and program names."""
         if self.run.command or self.run.ranks:

@@ -72,7 +72,7 @@ class Command:
             self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
         # We restore the old handlers when the command has ended.
-        self._old = {number: signal.signal(number, self._forward) for number in FORWARDED}
+        self._old_handlers = {number: signal.signal(number, self._forward) for number in FORWARDED}
         self._output.begin()
         from gpusetup.monitor.host import ProcessTree, or_none
 
@@ -109,7 +109,7 @@ class Command:
         a shell."""
         code = self._child.wait()
         self._output.end()
-        for number, handler in self._old.items():
+        for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
         # Python reports a signal as a negative exit code.
         return 128 - code if code < 0 else code

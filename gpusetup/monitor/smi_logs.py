@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -66,12 +65,19 @@ class SmiLog(NamedTuple):
         If the last line says that nvidia-smi can no longer read a GPU, one more sample has the GPUs
         that are lost.
         """
-        last_line = deque[str](maxlen=1)
+        last_line = ""
         seen: dict[int, GpuSample] = {}
         start: datetime | None = None
         # So that the first moment is at second 0.
         seconds = -interval
-        for time, gpus in self.moments(remembered(lines, last_line)):
+
+        def lines_with_last_remembered() -> Iterator[str]:
+            nonlocal last_line
+            for line in lines:
+                last_line = line if line.strip() else last_line
+                yield line
+
+        for time, gpus in self.moments(lines_with_last_remembered()):
             # For example a table that lists no GPU.
             if not gpus:
                 continue
@@ -81,17 +87,9 @@ class SmiLog(NamedTuple):
             seconds = seconds_since_start if is_later else seconds + interval
             seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
-        lost = lost_gpus(last_line[0], seen) if last_line else ()
+        lost = lost_gpus(last_line, seen)
         if lost:
             yield Sample(at="", seconds=seconds + interval, gpus=lost)
-
-
-def remembered(lines: Iterable[str], last_line: deque[str]) -> Iterator[str]:
-    """Yields these lines. `last_line` receives each line that is not empty, and keeps the last."""
-    for line in lines:
-        if line.strip():
-            last_line.append(line)
-        yield line
 
 
 def lost_gpus(line: str, seen: Mapping[int, GpuSample]) -> tuple[GpuSample, ...]:
@@ -164,9 +162,10 @@ def moments_of_rows(rows: Iterable[Row]) -> Iterator[LoggedMoment]:
     that has none, is left out."""
     for row_of_gpu in rows_by_moment(rows):
         time = time_of(next(iter(row_of_gpu.values())))
-        gpus = (
-            gpu_in_row(index, row) for index, row in sorted(row_of_gpu.items()) if gpu_name(row)
-        )
+        gpus = []
+        for index, row in sorted(row_of_gpu.items()):
+            if gpu_name(row):
+                gpus.append(gpu_in_row(index, row))
         yield time, tuple(gpus)
 
 
@@ -191,10 +190,10 @@ def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
             begins_moment = index in moment
         else:
             time = time_of(row)
-            # Without a time, each row is a moment of its own.
-            begins_moment = not (time and last_time) or (
-                abs((time - last_time).total_seconds()) >= ROWS_APART_SECONDS
-            )
+            # Without a time, each row begins another moment.
+            begins_moment = True
+            if time and last_time:
+                begins_moment = abs((time - last_time).total_seconds()) >= ROWS_APART_SECONDS
             last_time = time
             index = 0 if begins_moment else len(moment)
         if moment and begins_moment:
@@ -257,6 +256,7 @@ even for a card at its rated power."""
 
 
 def gpu_in_row(index: int, row: Row) -> GpuSample:
+    """The sample of the GPU in a row; it is lost if nvidia-smi could not read most values."""
     values = values_of(row)
     # Most logs have all reasons in one column, which `values_of` reads.
     values.setdefault("throttle_reasons", reasons_in_columns(row))
@@ -328,7 +328,9 @@ def date_of(line: str) -> datetime | None:
 BEGINS_QUERY = re.compile("NVSMI LOG")
 
 
-def texts(lines: Iterable[str], begins: re.Pattern[str]) -> Iterator[tuple[datetime | None, str]]:
+def texts_of_moments(
+    lines: Iterable[str], begins: re.Pattern[str]
+) -> Iterator[tuple[datetime | None, str]]:
     """Yields the text of each moment with its time; `begins` recognises the first line of a moment,
     below which (in `-q`) or above which (in the table, as a line of its own) is the time. A text
     may lack its first line, as in a table without its banner."""
@@ -351,7 +353,7 @@ def texts(lines: Iterable[str], begins: re.Pattern[str]) -> Iterator[tuple[datet
 
 def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
-    for time, text in texts(lines, SMI_VERSION):
+    for time, text in texts_of_moments(lines, SMI_VERSION):
         processes = processes_of(text) or {}
         gpus = []
         for row in gpu_rows(text):
@@ -367,7 +369,7 @@ a missing sensor, as in CSV."""
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
-    for time, text in texts(lines, BEGINS_QUERY):
+    for time, text in texts_of_moments(lines, BEGINS_QUERY):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = []

@@ -143,13 +143,14 @@ class DeviceMemory(Frozen):
     peak_allocated_bytes: int
 
     def __str__(self) -> str:
-        # Most users look for the peak, because it decides whether a run fits.
-        sizes = (self.allocated_bytes, self.peak_allocated_bytes, self.reserved_bytes)
-        used, peak, reserved, total = (
-            f"{size / GIB:.2f} GiB" for size in (*sizes, self.total_bytes)
-        )
+        def gib(size: int) -> str:
+            return f"{size / GIB:.2f} GiB"
+
         name = f"{self.device} {self.name or ''}".rstrip()
-        return f"{name}: allocated {used} (peak {peak}), reserved {reserved}, total {total}"
+        # Most users look for the peak, because it decides whether a run fits.
+        tensors = f"{gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})"
+        others = f"reserved {gib(self.reserved_bytes)}, total {gib(self.total_bytes)}"
+        return f"{name}: allocated {tensors}, {others}"
 
 
 class MemoryReport(Frozen):

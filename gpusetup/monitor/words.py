@@ -65,7 +65,7 @@ def labels(gpus: Iterable[GpuRun]) -> str:
     return ", ".join(gpu.label for gpu in gpus)
 
 
-def about(gpus: Iterable[GpuRun], words: str) -> str:
+def with_gpu_names(gpus: Iterable[GpuRun], words: str) -> str:
     """The words after the names of these GPUs; some sentences name their GPU themselves."""
     return words if words.startswith("GPU ") else f"GPU {labels(gpus)}: {words}"
 
@@ -78,8 +78,9 @@ def worked(subject: Subject) -> str:
     much CPU the command used."""
     work, parts = subject.work, subject.gpu.parts
     if subject.gpu is subject.run.machine:
-        of = f" of {subject.run.usable_cores:g} cores" if subject.run.usable_cores else ""
-        return f"the command used {whole(work.cpu)} % CPU{of}"
+        cores = subject.run.usable_cores
+        of_cores = f" of {cores:g} cores" if cores else ""
+        return f"the command used {whole(work.cpu)} % CPU{of_cores}"
     sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
     # The table of figures includes the pauses. If this figure leaves out at least 1 %, it has to
     # say so.
@@ -102,13 +103,13 @@ def paused(subject: Subject) -> str:
 def rates(subject: Subject) -> str:
     """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
-    rates = (
-        (or_zero(work.link_rate), "NVLink"),
-        (or_zero(work.pcie_rate), "PCIe"),
-        (or_zero(work.network_rate), "the network"),
-    )
-    # A rate below 50 MB/s may belong to metrics and logs, so it says nothing about the exchange.
-    return "".join(f", {rate / 1e9:.1f} GB/s over {link}" for rate, link in rates if rate >= 5e7)
+    links = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
+    words = ""
+    for link, rate in links.items():
+        # A lower rate (50 MB/s) may belong to metrics and logs, not to the exchange.
+        if rate is not None and rate >= 5e7:
+            words += f", {rate / 1e9:.1f} GB/s over {link}"
+    return words
 
 
 def well_used(subject: Subject) -> str:

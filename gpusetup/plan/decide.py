@@ -230,7 +230,8 @@ def candidates(job: TrainingJob, place: Place) -> tuple[Recipe, ...]:
             recipes.append(Recipe(sp=sp, env=True))
     # FSDP2's CPU offload needs a sharded model. Offload is by far the slowest recipe, so it is only
     # tried with Env, which saves memory and costs hardly any speed.
-    if place.can_offload and job.shards_parameters:
+    may_offload = place.offload and place.linux and not place.unified
+    if may_offload and job.shards_parameters:
         recipes += [Recipe(offload=True, sp=sp, env=place.env) for sp in degrees]
     return tuple(recipes)
 

@@ -226,11 +226,6 @@ class TrainingJob(Frozen):
         return float(models * self.shape.parameters * bytes_of_weight)
 
     @property
-    def sequences_of_sample(self) -> int:
-        """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer."""
-        return 2 if self.rl.method in PAIRED else 1
-
-    @property
     def stored_bytes(self) -> float | None:
         """The bytes of one quantised weight; None if the weights are not quantised."""
         return QUANTIZED.get(self.quantize or "")
@@ -320,7 +315,9 @@ def tokens_per_gpu(job: TrainingJob, recipe: Recipe) -> int:
     / SP)` (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
-        tokens_of_group = samples_per_group(job, recipe) * job.sequences_of_sample * job.context
+        # A pair is a chosen and a rejected answer.
+        sequences_of_sample = 2 if job.rl.method in PAIRED else 1
+        tokens_of_group = samples_per_group(job, recipe) * sequences_of_sample * job.context
         return math.ceil(tokens_of_group / recipe.sp)
     return math.ceil(2 * job.context / recipe.sp) if job.tokens is None else job.tokens
 

@@ -66,11 +66,6 @@ class Place(Frozen):
     predict: bool = False
     """Whether to predict even what was measured."""
 
-    @property
-    def can_offload(self) -> bool:
-        """Whether offload may be used, and frees memory of the GPU."""
-        return self.offload and self.linux and not self.unified
-
 
 def place_of(name: str | None, total_bytes: int, capability: Capability | None = None) -> Place:
     """A GPU described by its name and memory, or by its memory alone. Boards such as Jetson and

@@ -10,14 +10,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
-from gpusetup.plan.job import (
-    BYTES,
-    TOKEN_BUDGET,
-    Quantization,
-    Shape,
-    TrainingJob,
-    least_tokens,
-)
+from gpusetup.plan.job import BYTES, TOKEN_BUDGET, Quantization, Shape, TrainingJob, least_tokens
 from gpusetup.plan.models import (
     format_in_name,
     model_named,
@@ -26,13 +19,7 @@ from gpusetup.plan.models import (
     refuse_uncounted,
 )
 from gpusetup.plan.place import Place
-from gpusetup.plan.rl import (
-    SUPERVISED,
-    SUPERVISED_SETUP,
-    RlSetup,
-    usual_loss,
-    usual_setup,
-)
+from gpusetup.plan.rl import SUPERVISED, SUPERVISED_SETUP, RlSetup, usual_loss, usual_setup
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 LARGEST = {

@@ -13,13 +13,7 @@ from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Too
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
-from gpusetup.system.system import (
-    System,
-    exists,
-    list_or_empty,
-    read_or_none,
-    unless_refused,
-)
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 

@@ -8,14 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.documents import (
-    GpuSample,
-    GpuSummary,
-    HostSample,
-    Sample,
-    Spread,
-    Summary,
-)
+from gpusetup.monitor.documents import GpuSample, GpuSummary, HostSample, Sample, Spread, Summary
 from gpusetup.render.screen import (
     DIM,
     GOOD,

@@ -57,7 +57,11 @@ def main(words: Sequence[str]) -> int:
         stream.reconfigure(errors="replace")
     try:
         with ended_by_signals():
-            return run_checks(read_options(words))
+            options = read_options(words)
+            # Names that do not exist end the program before any check runs.
+            refuse_unknown((*options.for_checks.only, *options.skip))
+            rank = rank_in(os.environ)
+            return run_as_rank(options, rank) if rank else run_alone(options)
     except Stop as stop:
         return complain(stop, "--json" in words)
     except BrokenPipeError:  # the reader has gone, so no report reached it
@@ -74,15 +78,6 @@ def main(words: Sequence[str]) -> int:
         message = f"verify itself failed: {type(problem).__name__}: {problem}"
         own_fault = Stop(message, "`-v` shows where; please report it")
         return complain(own_fault, "--json" in words)
-
-
-def run_checks(options: Options) -> int:
-    """Run all requested checks, write the report, and return the exit code. Several ranks write
-    one report together."""
-    # Names that do not exist end the program before any check runs.
-    refuse_unknown((*options.for_checks.only, *options.skip))
-    rank = rank_in(os.environ)
-    return run_as_rank(options, rank) if rank else run_alone(options)
 
 
 def run_alone(options: Options) -> int:

@@ -65,9 +65,12 @@ def float32_modes(device: str) -> Outcome:
 
 
 def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
-    """Products of whole numbers in a format, and how bfloat16 and float16 round."""
+    """Products of whole numbers in a format, by default of all sizes that suit the device, and how
+    bfloat16 and float16 round."""
+    if not shapes:
+        shapes = (*SHAPES, LARGEST) if kind(device) == "cuda" else SHAPES
     try:
-        parts = list(multiplied(device, name, shapes or shapes_for(device)))
+        parts = list(multiplied(device, name, shapes))
         # A format of 16 bits has so few numbers that each of them can be read and written.
         if name in CODE_BITS:
             parts += codes_are_exact(device, name)
@@ -82,11 +85,6 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
     if name == "float32" and permitted != "ieee":
         setting = f", {permitted} is permitted"
     return outcome_of(parts, f"whole numbers, every element{setting}")
-
-
-def shapes_for(device: str) -> Tuple[Shape, ...]:
-    """The products to compute in each format on a device."""
-    return (*SHAPES, LARGEST) if kind(device) == "cuda" else SHAPES
 
 
 def lacks_format(problem: Exception, name: str, device: str) -> bool:
