@@ -118,8 +118,7 @@ def _watch(question: Question, out: Console) -> Reply:
     from gpusetup.monitor.sources import PATIENCE_SECONDS
     from gpusetup.monitor.summary import UNJUDGED
 
-    # Open the process first, so that an error for a process that does not exist comes without a
-    # delay.
+    # Open the process first, so that the error for one that does not exist comes at once.
     process = None if question.pid is None else or_none(ProcessTree, question.pid)
     if question.pid is not None and process is None:
         nvml.end()

@@ -85,8 +85,7 @@ class CommandParser(argparse.ArgumentParser):
         if word in known:
             hint = "options come after the command: `gpusetup doctor --json`"
             raise UsageError(message, hint=hint)
-        # The lowest similarity of a typing error. Below 0.7, difflib finds words with another
-        # meaning.
+        # Below a similarity of 0.7, difflib finds words with another meaning.
         nearest = get_close_matches(word, known, 1, 0.7)
         did_you_mean = f"did you mean `{nearest[0]}`? " if nearest else ""
         raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
@@ -105,8 +104,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def parser_of(command: str) -> CommandParser:
-    """The parser of a command (`doctor`) or action (`fleet show`). For "", it is the parser of all
-    commands."""
+    """The parser of a command (`doctor`) or action (`fleet show`); for "", that of all commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = parser.children[word]
@@ -144,8 +142,7 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def _add(kinds: Any, name: str, help: str) -> CommandParser:
-    """Add a command or action to the parsers of one level, with its options or the actions below
-    it."""
+    """Add a command or action to the parsers of one level, with its options or its actions."""
     module = command(name)
     child: CommandParser = kinds.add_parser(
         name.rpartition(" ")[2],

@@ -130,8 +130,7 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """One GPU's figures from its first work to its last, or for the whole run if it never
-    worked."""
+    """One GPU's figures from its first to its last work; of the whole run if it never worked."""
 
     index: int
     name: str | None = None

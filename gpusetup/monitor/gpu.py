@@ -226,8 +226,7 @@ def corrected_utilization(gpu: GpuSample, before: GpuSample) -> float | None:
         return 0.0
     if not is_quiet(gpu):
         return reported
-    # A process's first value covers only its start: it was 85 % for a program that then did
-    # nothing.
+    # A process's first value covers only its start: 85 % for a program that then did nothing.
     seen_before = {process.pid for process in before.processes or ()}
     present = [process for process in gpu.processes or () if process.pid in seen_before]
     busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)

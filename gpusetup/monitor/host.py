@@ -202,8 +202,7 @@ class ProcessTree:
 
 
 def _moved_by(tree: Sequence[ProcessFacts]) -> Counter[str]:
-    """The bytes that these processes moved since their start, for those of `IO_COUNTERS` that the
-    system has."""
+    """The bytes that these processes moved, for those of `IO_COUNTERS` that the system has."""
     totals = Counter[str]()
     for process in tree:
         io = process.get("io_counters")

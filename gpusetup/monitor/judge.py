@@ -32,13 +32,13 @@ class Judgement(NamedTuple):
 
 
 def judgement_of_case(case: VerdictCase, subject: Subject) -> Judgement:
+    """The judgement for a row of the tables, with this subject's figures in its sentence."""
     evidence = filled(case.sentence, subject)
     return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
 
 
 def judge(run: WatchedRun) -> Judgement:
-    """The verdict on a run. It takes into account whether the command failed, and with which
-    error."""
+    """The verdict on a run, with regard to whether the command failed, and with which error."""
     judgement = judgement_before_exit(run)
     if not run.exit:
         return judgement
@@ -60,8 +60,9 @@ def judgement_before_exit(run: WatchedRun) -> Judgement:
         if judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
-    judged = [(subject, case_of(subject)) for subject in run.subjects]
-    subject, case = min(judged, key=lambda pair: rank_of(pair[1]))
+    cases = {subject: case_of(subject) for subject in run.subjects}
+    subject = min(cases, key=lambda subject: rank_of(cases[subject]))
+    case = cases[subject]
     # One throttled card makes the others wait.
     unevenness = None if case.verdict == "throttled" else uneven_work(run)
     if unevenness:
@@ -136,8 +137,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
-    """A result without a verdict if too few samples report utilisation; None if there are
-    enough."""
+    """A result without a verdict if few samples report utilisation; None if enough do."""
     readings = max(len(gpu.measured) for gpu in run.gpus)
     if readings >= marks.LEAST_SAMPLES or (readings and run.is_reading):
         return None

@@ -68,8 +68,7 @@ class CommandOutput:
     def begin(self) -> None:
         """Start passing on the output; call this once the command has started."""
         for channel in self._channels:
-            # Close our copy, because otherwise the stream would stay open for us after the
-            # command's end.
+            # Our copy would keep the stream open after the command's end.
             os.close(channel.write_end)
             thread = threading.Thread(target=self._pass_on, args=(channel,), daemon=True)
             self._threads.append(thread)

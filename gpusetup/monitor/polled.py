@@ -24,8 +24,7 @@ FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
 )
-"""Fields that every driver knows: nvidia-smi rejects a whole query with a field that it does not
-know."""
+"""Fields that every driver knows: nvidia-smi rejects a query with an unknown field."""
 ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 LONGEST_REASON = 200

@@ -21,8 +21,7 @@ MOST_SAMPLES = 1000
 
 
 class RunTally:
-    """Collects the samples of one run: every sample at first, later every second, every fourth and
-    so on."""
+    """Collects the samples of one run: at first all, later every second, every fourth and so on."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -31,6 +30,7 @@ class RunTally:
         self._every = 1
 
     def add(self, sample: Sample) -> None:
+        """Count a sample, and keep it if it is the next one to keep."""
         if self.samples % self._every == 0:
             self._kept.append(sample)
         self.samples += 1
@@ -98,8 +98,7 @@ class WatchedRun:
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:
-        """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
-        were lost."""
+        """The GPUs to judge: those that worked and are not lost or, if all are lost, these."""
         gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
         works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)

@@ -105,8 +105,7 @@ class Command:
         return self._child.poll() is not None
 
     def exit_code(self) -> int:
-        """Wait for the command to end and return its exit code; 128 + n if signal n ended it, as in
-        a shell."""
+        """Wait for the command's end; its exit code, or 128 + n after signal n, as in a shell."""
         code = self._child.wait()
         self._output.end()
         for number, handler in self._old_handlers.items():

@@ -170,8 +170,7 @@ def moments_of_rows(rows: Iterable[Row]) -> Iterator[LoggedMoment]:
 
 
 ROWS_APART_SECONDS = 0.05
-"""nvidia-smi writes a timestamp for each row, so the rows of one moment are some milliseconds
-apart."""
+"""nvidia-smi writes a time for each row, so the rows of one moment are a few ms apart."""
 
 
 def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
@@ -205,8 +204,7 @@ def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
 
 
 def csv_rows(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
-    """Yields the rows of a log with these columns, without repeated headings and incomplete
-    rows."""
+    """Yields the rows of a log with these columns, without repeated headings and partial rows."""
     for line in lines:
         # A log that was interrupted by a crash may end with zero bytes.
         row = row_in(names, line.replace("\0", ""))
@@ -270,8 +268,7 @@ def gpu_in_row(index: int, row: Row) -> GpuSample:
 
 
 def reasons_in_columns(row: Row) -> tuple[str, ...] | None:
-    """The throttle reasons of a row that has a column for each; None if the row reports none of
-    them."""
+    """The throttle reasons of a row with a column for each; None if it reports none of them."""
     violations = {name: number(row.get(name)) for name in VIOLATIONS}
     if any(value is not None for value in violations.values()):
         columns = VIOLATIONS.items()

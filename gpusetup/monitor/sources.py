@@ -100,6 +100,7 @@ class PolledSource(SampleSource):
         return self.sample_of(self._read_gpus())
 
     def sample_of(self, gpus: tuple[GpuSample, ...]) -> Sample:
+        """A sample of these GPUs, taken now."""
         # Our recordings have times such as `2026-11-20T06:00:00.000Z`.
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         seconds = round(time.monotonic() - self._began, 3)

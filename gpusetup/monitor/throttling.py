@@ -1,5 +1,4 @@
-"""Finds what slows a GPU's clocks down: a throttle reason, or heat if no reason is reported. Pure
-functions."""
+"""Finds what slows a GPU's clocks down: a throttle reason, or else heat. Pure functions."""
 
 from __future__ import annotations
 
@@ -86,4 +85,5 @@ LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b", re.I)
 
 
 def is_laptop(name: str | None) -> bool:
+    """Whether a GPU is a laptop's, by its name."""
     return LAPTOP_WORDS.search(name or "") is not None

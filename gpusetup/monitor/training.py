@@ -60,8 +60,7 @@ class TrainingMonitor:
         self.stop(failed=problem is not None)
 
     def start(self) -> None:
-        """Start watching in a separate process; if that fails, warn and let the training
-        continue."""
+        """Start watching in a separate process; if that fails, only warn."""
         if self._child is not None:
             return
         # Within a Slurm job, torchrun's own variable counts, so it comes first.
@@ -126,8 +125,7 @@ class TrainingMonitor:
         """Warn that this training is not watched, and why; the training continues."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
-        # With `stacklevel=3`, the warning points to the line of the training that began or ended
-        # the watching.
+        # The warning points to the line of the training that began or ended the watching.
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
 
 

@@ -82,8 +82,7 @@ class Work:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Maps each throttle reason to the percentage of samples with work in which it was
-        active."""
+        """Throttle reason -> percentage of samples with work in which it was active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             counts.update(row.gpu.throttle_reasons or ())

@@ -1,5 +1,4 @@
-"""Turns a planning question and the GPUs into the public answer: memory in GiB, settings, savings
-and notes."""
+"""Turns a planning question and the GPUs into the public answer: memory, settings and notes."""
 
 from __future__ import annotations
 

@@ -44,8 +44,7 @@ class FromConfig(Frozen):
     per_gpu: int | None
     """The number of sequences in one micro-batch of the GPUs that share a sequence (`sp`)."""
     total: int | None
-    """The number of sequences in one optimizer step over all GPUs, gradient accumulation
-    included."""
+    """The number of sequences in one optimizer step over all GPUs, accumulation included."""
     gpus: int | None
     read: ConfigRead
     rope: RopeScaling | None = None
@@ -468,8 +467,7 @@ LARGEST_TABLE = 10**9
 
 
 def tables(reader: Reader, fields: Fields) -> Fields:
-    """The embedding tables of users and of items that are trained in addition to the model, all of
-    one width."""
+    """The embedding tables of users and items, trained with the model, all of one width."""
     row_counts: list[tuple[Setting, int]] = []
     for role in ("users", "items"):
         for setting, text in reader.with_role(role):

@@ -74,8 +74,7 @@ class Reader:
                 yield setting, text
 
     def word(self, role: str, meaning: Meaning | None = None) -> Any:
-        """The value of the first setting with this role that `meaning` understands; None if there
-        is none."""
+        """The value of the first setting with this role that `meaning` understands, if any."""
         for setting, text in self.with_role(role):
             value = meaning(setting, text) if meaning else text
             if value is None:
@@ -200,8 +199,7 @@ class Reader:
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
-    """A setting as an entry of the answer, with its meaning, or with "" if plan did not understand
-    it."""
+    """A setting as an entry of the answer; its meaning is "" if plan did not understand it."""
     # A list or map has no single value that fits on a line of the answer.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(key=dotted(setting.path), line=setting.line, value=value, meaning=meaning)

@@ -89,8 +89,7 @@ def is_standard(job: TrainingJob) -> bool:
 
 
 def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
-    """The measured recipe for a job, or `-` if none fitted; None if the table does not cover the
-    job."""
+    """The measured recipe for a job, `-` if none fitted; None if the table lacks the job."""
     if gpu is None or not is_standard(job):
         return None
     recipes = measured_cells().get((gpu, str(job.gpus), job.shape.name), {})
@@ -517,8 +516,7 @@ def slower_recipes(decision: Decision) -> Iterator[Help]:
 
 
 def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
-    """The GiB per GPU that another job or recipe saves compared with the decision; negative if it
-    needs more."""
+    """The GiB per GPU that another job or recipe saves; negative if it needs more."""
     return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
 
 
@@ -549,8 +547,7 @@ def better_with_fewer(
     of sequence parallelism must divide the number of GPUs and of heads, so that four GPUs (SP=4)
     hold longer sequences than six (SP=2). This is so in 28 of the 560 measured cells.
     """
-    # If plan solves for `gpus`, its answer already is the smallest number; the largest batch needs
-    # all GPUs.
+    # An answer for `gpus` already is the smallest number; the largest batch needs all GPUs.
     if solve in ("gpus", "batch"):
         return None
     job, place = decision.job, decision.place

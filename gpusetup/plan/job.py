@@ -11,8 +11,7 @@ from gpusetup.plan.rl import PAIRED, SUPERVISED_SETUP, RlSetup
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
-"""Families of text encoders, which read a whole text at once and are usually fine-tuned with a
-classifier."""
+"""Families of text encoders, which read whole texts and usually feed a classifier."""
 
 
 class Shape(Frozen):
@@ -20,8 +19,7 @@ class Shape(Frozen):
 
     name: str
     kind: str = "transformer"
-    """The model family in `config.json` (`qwen3`, `mixtral`, ...); `transformer` if the shape is a
-    guess."""
+    """The model family in `config.json` (`qwen3`, ...); `transformer` if the shape is a guess."""
     parameters: int
     active: int
     """The parameters that one token uses (fewer than all in a mixture of experts)."""
@@ -35,8 +33,7 @@ class Shape(Frozen):
     key_value: int
     """The width of all key heads together (that of the value heads is the same)."""
     intermediate: int
-    """The MLP width that one token uses; with experts, the experts per token times the width of one
-    expert."""
+    """The MLP width that one token uses: with experts, of all those that it uses together."""
     gated: bool = True
     """Whether the MLP has a gate in addition to its up projection (SwiGLU)."""
     rms_norm: bool = True
@@ -49,8 +46,7 @@ class Shape(Frozen):
     experts: int = 0
     """The number of experts that one token uses; 0 if the model has no experts."""
     vocabulary: int = 0
-    """The vocabulary size, which is the width of the logits; 0 if the model has no language
-    head."""
+    """The vocabulary size, which is the width of the logits; 0 without a language head."""
     tower: int = 0
     """The number of parameters in an image or audio encoder in addition to the text model."""
     tokens: int | None = None
@@ -161,8 +157,7 @@ class TrainingJob(Frozen):
     # The optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
-    """How the optimizer steps; `backward` means that it updates each weight during the backward
-    pass."""
+    """How the optimizer steps; `backward`: it updates each weight during the backward pass."""
     offload_optimizer: bool = False
 
     # These fields say which tensors are kept for the backward pass.
@@ -191,8 +186,7 @@ class TrainingJob(Frozen):
 
     @property
     def fills_token_budget(self) -> bool:
-        """Whether the batch is filled up to a token budget instead of being a number of
-        sequences."""
+        """Whether the batch is filled up to a token budget, and is not a number of sequences."""
         return self.batch == TOKEN_BUDGET
 
     @property
@@ -202,8 +196,7 @@ class TrainingJob(Frozen):
 
     @property
     def copies_model(self) -> bool:
-        """Whether the strategy shards nothing, so that every GPU holds the whole model and its
-        states."""
+        """Whether the strategy shards nothing: every GPU holds the whole model and its states."""
         return not SHARDED[self.strategy]
 
     @property
@@ -219,8 +212,7 @@ class TrainingJob(Frozen):
 
     @property
     def bytes_of_frozen_models(self) -> float:
-        """The bytes of all weights of the reference and the reward model, each as large as the
-        policy."""
+        """The bytes of the reference and the reward model, each as large as the policy."""
         bytes_of_weight = 2 if self.rl.frozen_in_16_bits else BYTES[self.dtype]
         models = self.rl.has_reference + self.rl.has_reward_model
         return float(models * self.shape.parameters * bytes_of_weight)
@@ -242,8 +234,7 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights (ZeRO with mixed
-        precision)."""
+        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights (ZeRO)."""
         return bool(self.amp) and self.strategy in ("zero1", "zero2", "zero3")
 
     @property
@@ -280,8 +271,7 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 
 
 class Recipe(Frozen):
-    """The memory-saving settings that make a job fit: offload, sequence parallelism and expandable
-    segments."""
+    """The settings that make a job fit: offload, sequence parallelism, expandable segments."""
 
     offload: bool = False
     sp: int = 1

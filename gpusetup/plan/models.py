@@ -110,8 +110,7 @@ def size_in_name(text: str) -> ModelSize | None:
     number, unit, active_number, active_unit = hits[0].groups()
     parameters = round(float(number) * UNITS[unit])
     active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
-    # A model cannot have more active parameters than parameters, so such a word means something
-    # else.
+    # If the second number is larger than the first, it means something else.
     return ModelSize(parameters, min(active, parameters))
 
 
@@ -319,8 +318,7 @@ def config_in_hub_cache(model: str) -> Path | None:
 
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
-"""The range of plausible parameter counts. With a smaller number the user probably forgot the
-unit."""
+"""The plausible parameter counts. With fewer, the user probably forgot the unit."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 PUBLISHED_SIZES = (
     (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),

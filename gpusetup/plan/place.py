@@ -52,8 +52,7 @@ class Place(Frozen):
     host_bytes: int | None = None
     """The bytes of the machine's RAM; None if unknown."""
     unified: bool = False
-    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains
-    nothing."""
+    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload is useless."""
     used_bytes: int = 0
     """The bytes that other programs use on the fullest GPU."""
     remark: str = ""
@@ -212,8 +211,7 @@ def capacity(name: str | None, total_bytes: float) -> float:
     """
     words = tokens(name or "")
     for card, gib in TOTAL_GIB:
-        # Use the table only if the size matches, because cards with the same name may differ in
-        # memory.
+        # Cards with the same name may differ in memory, so the size must match too.
         if tokens(card) - SERIES_WORDS <= words and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
     if shares_memory(name or ""):

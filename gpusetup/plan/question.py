@@ -50,8 +50,7 @@ class TrainingQuestion(Frozen):
     tables: int = 0
     """The number of parameters in embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
-    """The value that plan should find: the longest context, the largest batch or the fewest
-    GPUs."""
+    """The value to find: the longest context, the largest batch or the fewest GPUs."""
     method: str | None = None
     """The name of the training method (`dpo`, `grpo`), used if there is no `rl` from a config."""
     rl: RlSetup | None = None
@@ -187,8 +186,7 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
 def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
-    """The job fields that describe the training, from the question or otherwise from the trainer's
-    defaults."""
+    """The job fields of the training, from the question or else from the trainer's defaults."""
     fields = trainer_defaults(trainer, shape.kind, question.gpus or 1, named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")

@@ -32,8 +32,7 @@ GENERATING = frozenset((
 BY_TRL = ("trl", "axolotl")
 """Trainers that use TRL's GRPO, which has no reference unless `beta` is set (GRPOConfig, 1.16)."""
 BY_VERL = ("verl", "openrlhf")
-"""Trainers that generate answers with an engine on the same GPUs, which sleeps during the
-training."""
+"""Trainers that generate by an engine on the same GPUs, which sleeps during the training."""
 ENGINE_SHARE = {"verl": 0.5, "trl": 0.3}
 """The engine's default share of the card (verl 0.9, rollout.yaml; TRL 1.16, GRPOConfig)."""
 

@@ -55,8 +55,7 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     has_musl = any(file.startswith("ld-musl-") for file in list_or_empty(system, "/lib"))
     libc = str(facts.get("libc") or "") or ("musl" if has_musl else None)
     kernel_version = read_or_none(system, "/proc/version") or ""
-    # The last byte of this EFI variable is 1 if Secure Boot is on. A machine without EFI does not
-    # have the file.
+    # The last byte of this EFI variable is 1 if Secure Boot is on. Without EFI there is none.
     secure_boot = read_or_none(system, SECURE_BOOT)
     os = replace(
         os,
@@ -129,8 +128,8 @@ def cgroup_values(system: System, name: str) -> Iterator[str]:
     own = OWN_CGROUP.search(cgroups)
     # The cgroup's path begins with a slash, but it is relative to /sys/fs/cgroup.
     folder = PurePosixPath(f"/sys/fs/cgroup{own[1] if own else ''}")
-    for one in (folder, *folder.parents):
-        yield read_or_none(system, f"{one}/{name}") or ""
+    for cgroup in (folder, *folder.parents):
+        yield read_or_none(system, f"{cgroup}/{name}") or ""
 
 
 NVCC_SECONDS = 3.0

@@ -83,8 +83,7 @@ def main(words: Sequence[str]) -> int:
 def run_alone(options: Options) -> int:
     """Run the checks in a single process. If a signal ends it, the results so far count."""
     for path in (options.junit, options.output):
-        # Open the file first: if it cannot be written, the user should not wait minutes to hear
-        # that.
+        # Open the file first, so that a user does not wait minutes to hear that it fails.
         if path:
             write("", path, "a")
     run = Run(options, Child(options.verbose, options.for_checks))
@@ -166,8 +165,7 @@ class Run:
         with self.live:
             self._run_checks()
         for expectation in self.options.expect:
-            # If the checks could not determine a value, the expectation about it is skipped, not
-            # failed.
+            # An expectation about a value that no check could determine is skipped, not failed.
             skipped = blocked(NAMES[expectation.name].needs, None, self.results)
             outcome = skipped or judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
@@ -256,8 +254,7 @@ class Run:
         self._record(check, device, answer)
 
     def _record(self, check: Check, device: str, answer: Row) -> None:
-        """Store a check's outcome and facts, and stop the device's later checks if they would hang
-        too."""
+        """Store a check's outcome and facts, and stop the device's later checks if it hangs."""
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
         # The check `properties` describes the device for the report.

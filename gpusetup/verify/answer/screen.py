@@ -34,8 +34,7 @@ class Live:
 
     def _draw(self, text: str) -> None:
         if self.is_shown:
-            # `ESC [2K` erases the line. The cursor stays at its start, so that a library's message
-            # overwrites it.
+            # `ESC [2K` erases the line. At its start, the cursor lets a message overwrite it.
             write_stderr(f"\r\x1b[2K{text}\r")
 
     def __enter__(self) -> "Live":

@@ -24,6 +24,7 @@ INNER_LENGTHS = (17, 33, 64, 255, 513)
 
 
 def nearest_products(device: str) -> Iterator[Part]:
+    """Products in 16 bits equal the exact ones, rounded once to the nearest number."""
     # Leave out float32, the first format, which holds these sums exactly. In the last try after a
     # failure, float64 is the only format.
     for name in formats(device)[1:] or formats(device):
@@ -45,6 +46,7 @@ rounding = checked_against("whole numbers, rounded to the nearest", nearest_prod
 
 
 def batched_products(device: str) -> Iterator[Part]:
+    """Products of many matrices, and with vectors, equal those of one pair after the other."""
     for name in formats(device, "float64"):
         for count in (3, 17, 65):
             # bfloat16 holds each whole number up to 256, which four products may reach.
@@ -59,6 +61,7 @@ def batched_products(device: str) -> Iterator[Part]:
 
 
 def biased_products(device: str) -> Iterator[Part]:
+    """Products with an added bias are exact, also if the same shapes come with another bias."""
     for name in formats(device):
         # So small that 16 bits hold every sum of products.
         most = 9 if name == "float32" else 1
@@ -128,6 +131,7 @@ units in the last place, and `gelu` multiplies the rest of a difference."""
 
 
 def functions_of_numbers(device: str) -> Iterator[Part]:
+    """Functions of numbers from 1e-9 to 3 are as exact as Python's `math`."""
     near_zero = [s * 10.0**power for power in range(-9, 1) for s in (1, 3)]
     functional = torch.nn.functional
     for name, by_math in FUNCTIONS.items():

@@ -25,8 +25,7 @@ SAMPLERS: Dict[str, Tuple[Callable[[Any, Any], Any], Shares]] = {
         lambda x, g: torch.rand(len(x), dtype=x.dtype, device=x.device, generator=g),
         {(0.0, 0.125): 0.125, (0.125, 0.5): 0.375, (0.5, 1.0): 0.5},
     ),
-    # The shares below, within and above one standard deviation. None of so few numbers is beyond
-    # nine.
+    # Below, within and above one standard deviation; so few numbers stay within nine.
     "randn": (
         lambda x, g: x.normal_(generator=g),
         {(-9.0, -1.0): 0.1586553, (-1.0, 1.0): 0.6826895, (1.0, 9.0): 0.1586553},
@@ -41,6 +40,7 @@ generator), and the shares that are expected."""
 
 
 def chance(device: str) -> Outcome:
+    """Random numbers have the right shares, follow their seed, and do not repeat."""
     parts: List[Part] = []
     for label, (draw, shares) in SAMPLERS.items():
         for name, count in FORMATS.items():

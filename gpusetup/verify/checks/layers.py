@@ -72,6 +72,7 @@ CONVOLUTION_ROUNDINGS = 64
 
 
 def convolutions(device: str) -> Iterator[Part]:
+    """Convolutions of several shapes, with their gradients, in two layouts of memory."""
     for label, (size, shape, options) in CONVOLUTIONS.items():
         convolve = partial(getattr(functional, label.partition(" ")[0]), **options)
         for name in formats(device):
@@ -89,6 +90,7 @@ def convolutions(device: str) -> Iterator[Part]:
 
 
 def pools(device: str) -> Iterator[Part]:
+    """The mean and the largest number of windows are exact, in two layouts of memory."""
     pixels = whole_numbers(2, 3, 9, 7, most=9, salt="pixels")
     windows = pixels.unfold(2, 2, 2).unfold(3, 2, 2)
     for name in formats(device):
@@ -117,6 +119,8 @@ NORM_ROUNDINGS = 32
 
 
 def normalisations(device: str) -> Iterator[Part]:
+    """Layer, group, batch and RMS norms, with gradients, add eps to the variance."""
+
     def layer_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
         return functional.layer_norm(x, x.shape[1:], w, b, eps)
 
@@ -169,11 +173,14 @@ SOFTMAX_ROUNDINGS = 32
 
 
 def logarithms_of_shares(x: Any) -> Any:
+    """The formula of log-softmax."""
     shifted = x - x.amax(-1, keepdim=True)
     return shifted - shifted.exp().sum(-1, keepdim=True).log()
 
 
 def softmaxes(device: str) -> Iterator[Part]:
+    """Softmax and log-softmax of rows of several widths, with their gradients."""
+
     def shares_by_logarithms(x: Any) -> Any:
         return logarithms_of_shares(x).exp()
 
@@ -193,6 +200,8 @@ IGNORED = -100
 
 
 def losses(device: str) -> Iterator[Part]:
+    """Cross-entropy with targets that are left out, with its gradients."""
+
     def formula(x: Any, targets: Any, reduction: str) -> Any:
         is_kept = targets != IGNORED
         logs = logarithms_of_shares(x)[is_kept].gather(1, targets[is_kept, None])
@@ -243,6 +252,7 @@ def by_backend(backend: str) -> Iterator[None]:
 
 
 def attention(device: str) -> Iterator[Part]:
+    """Attention by each backend of torch, with and without a mask, with its gradients."""
     attend = functional.scaled_dot_product_attention
     backends = BACKENDS_ON_CUDA if kind(device) == "cuda" else BACKENDS_ON_EVERY_DEVICE
     for name in formats(device):
@@ -279,6 +289,8 @@ masks = checked_against("weighted sums in float64 on the CPU", attention)
 
 
 def recurrent_nets(device: str) -> Iterator[Part]:
+    """LSTM and GRU in both directions, with their gradients and their last states."""
+
     def outputs_of(x: Any, net: Any) -> Any:
         return net(x)[0]
 
@@ -310,6 +322,7 @@ the rounds, which shows a generator that repeats itself from block to block."""
 
 
 def dropped_lanes(device: str) -> Iterator[Part]:
+    """Dropout drops each place equally often, doubles the rest, and never draws the same twice."""
     torch.manual_seed(run_options().seed)
     for name in formats(device):
         ones = torch.ones(LANES * ROUNDS, device=device, dtype=getattr(torch, name))

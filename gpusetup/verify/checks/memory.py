@@ -33,6 +33,7 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 
 def memory(device: str) -> Outcome:
+    """Most of the free memory returns the patterns that are written to it."""
     byte_count, reason = bytes_to_test(device)
     tested_blocks = allocated_blocks(device, byte_count)
     if not tested_blocks:
@@ -59,8 +60,7 @@ def bytes_to_test(device: str) -> Tuple[int, str]:
         # The host's limit (for example of a cgroup) may be lower than what the driver reports.
         free = min(free, available_bytes())
         share, words = TESTED_SHARE_UNIFIED, ", shared with the host"
-    # A tenth of a small GPU's memory is little, so only more than one GiB counts as use by other
-    # programs.
+    # A tenth of a small GPU's memory is little, so others must use more than one GiB.
     elif taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
         share, words = TESTED_SHARE_BESIDE_OTHERS, ", others work on this GPU"
     return int(free * share), f"{share:.0%} of what is free{words}"
@@ -113,8 +113,7 @@ def allocated_blocks(device: str, byte_count: int) -> List[Any]:
         try:
             words = torch.empty(block_bytes // WORD_BYTES, dtype=torch.int64, device=device)
         except RuntimeError as problem:
-            # Another program may have taken the memory since it was measured, so test what could be
-            # allocated.
+            # Another program may have taken memory meanwhile, so test what could be allocated.
             if "memory" not in str(problem):
                 raise
             break
@@ -123,8 +122,7 @@ def allocated_blocks(device: str, byte_count: int) -> List[Any]:
 
 
 PATTERNS = ("addresses", "0101...", "scattered", "walking ones")
-"""Writing its own address to each word shows mixed-up address lines; inverting the words flips
-every bit."""
+"""Words with their own address show mixed-up address lines; inverting flips every bit."""
 STRIPES = 0x5555555555555555
 SCATTER = 0x1E3779B97F4A7C15
 """An odd number with as many ones as zeros. Counting numbers multiplied by it look random."""

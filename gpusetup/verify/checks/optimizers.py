@@ -26,6 +26,7 @@ STEP_ROUNDINGS = 256
 
 
 def every_form(device: str) -> Iterator[Part]:
+    """Each form of an optimizer moves parameters as its plain form does in float64."""
     for name, options in OPTIMIZERS:
         known = parameters_after_steps(name, {**options, "foreach": False}, "cpu", torch.float64)
         for form in ("plain", *FORMS):

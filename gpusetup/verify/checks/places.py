@@ -17,6 +17,7 @@ from .memory import available_bytes
 
 
 def sorted_rows(device: str) -> Iterator[Part]:
+    """Sorting forwards and backwards keeps the order of equal numbers."""
     for count in (9, 1025, 4097, 70_001):
         # Seven different numbers, so that there are many ties.
         numbers = whole_numbers(count, most=3, salt=f"sort {count}").tolist()
@@ -32,6 +33,7 @@ def sorted_rows(device: str) -> Iterator[Part]:
 
 
 def searched_rows(device: str) -> Iterator[Part]:
+    """The largest numbers, their places, and random permutations are right."""
     for count in (9, 1025, 70_001):
         # Different numbers, so that there is one right place.
         shuffled = [(7 * n + 3) % count for n in range(count)]
@@ -49,6 +51,7 @@ ordering = checked_against("the order that Python finds", sorted_rows, searched_
 
 
 def read_places(device: str) -> Iterator[Part]:
+    """Elements that are read by index or mask are those at these places."""
     for count in (17, 2049, 70_001):
         numbers = whole_numbers(count, most=99, salt=f"read {count}").tolist()
         places = [(7 * n + 3) % count for n in range(count)]
@@ -100,6 +103,7 @@ indexing = checked_against("the lists that Python makes", read_places, added_pla
 
 
 def copied_layouts(device: str) -> Iterator[Part]:
+    """Transposed, sliced, joined and converted copies contain the numbers that went in."""
     numbers = whole_numbers(33, 65, most=99, salt="layouts")
     rows = numbers.tolist()
     by_column = [row[column] for column in range(65) for row in rows]
@@ -121,6 +125,7 @@ def copied_layouts(device: str) -> Iterator[Part]:
 
 
 def sliced_gradients(device: str) -> Iterator[Part]:
+    """The gradient of a slice is 0 outside the slice."""
     for step in (1, 3):
         x = torch.zeros(5, 33, device=device, requires_grad=True)
         known = torch.zeros(5, 33, dtype=torch.float64)
@@ -145,6 +150,7 @@ def large_tensor(device: str) -> Outcome:
 
 
 def far_places(device: str) -> Iterator[Part]:
+    """Reads of a few elements around 2**31 return what was written there."""
     # A host gives out memory only where it is written, so most of this tensor takes none.
     x = torch.empty(PAST + 67, dtype=torch.uint8, device=device)
     places = [5, PAST - 1, PAST, PAST + 66]

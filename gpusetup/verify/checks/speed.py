@@ -90,8 +90,7 @@ def best_rate(device: str, run: Callable[[], Any], work: float) -> float:
         # Avoid a division by zero if the clock does not advance.
         return max(time.perf_counter() - began, 1e-9)
 
-    # Do not measure the first call, which loads the kernel. The best of three calls shows how many
-    # fill a round.
+    # The first call loads the kernel. The best of three calls shows how many fill a round.
     run()
     seconds_once = min(seconds_of(1) for _ in range(3))
     times = 1

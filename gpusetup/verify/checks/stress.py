@@ -64,7 +64,13 @@ def load(device: str) -> Outcome:
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:
-        return outcome_of_load(done, *minimum_for(torch.cuda.get_device_name(device), readings))
+        name = torch.cuda.get_device_name(device)
+        # If the driver's reasons for lower clocks are unknown, the power limit may be one of them.
+        may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
+        is_laptop = LAPTOP_NAMES.search(name) is not None
+        kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE
+        # Many models have no published figure.
+        return outcome_of_load(done, kept, faulty_below("speed-half", name) or 0.0)
     # The GPU was not lost, so this is the program's own error.
     if not readings.get("lost"):
         raise error
@@ -122,16 +128,6 @@ def memory_pattern(device: str) -> Callable[[int], int]:
         return 8 * int((copy != places * 2_654_435_761 + turn).sum())
 
     return wrong_bytes_of_copy
-
-
-def minimum_for(name: str, readings: Dict[str, Any]) -> Tuple[float, float]:
-    """The share of its first speed, and the TFLOPS, that a GPU model must reach. If the driver's
-    reasons for lower clocks are unknown, the power limit may be one of them."""
-    may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
-    is_laptop = LAPTOP_NAMES.search(name) is not None
-    kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE
-    # Many models have no published figure.
-    return kept, faulty_below("speed-half", name) or 0.0
 
 
 def outcome_of_load(

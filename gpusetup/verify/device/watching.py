@@ -22,8 +22,7 @@ REASONS = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
-"""Bits of the clocks' throttle reasons (nvml.h). An idle GPU or a clock set by the user is not
-throttled."""
+"""Bits of the throttle reasons (nvml.h), except an idle GPU and clocks set by the user."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
 """Temperature, ECC errors and reason bits; an unknown value is a word such as `[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")

@@ -61,8 +61,7 @@ def exact_products() -> Iterator[None]:
 
 
 def formats(device: str, *more: str) -> Tuple[str, ...]:
-    """float32, the device's 16-bit formats, and `more`; only float64 in the last try after a
-    failure."""
+    """float32, the device's 16-bit formats and `more`; only float64 in the last try."""
     if run_options().in_float64:
         return ("float64",)
     low = ("float16", "bfloat16") if has_bfloat16(torch, device) else ("float16",)

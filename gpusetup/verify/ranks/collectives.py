@@ -1,5 +1,4 @@
-"""Checks of the collectives and of barriers. Every rank knows what all send, and judges its own
-result."""
+"""Checks of collectives and barriers. Every rank knows what all send, and judges its result."""
 
 from __future__ import annotations
 
