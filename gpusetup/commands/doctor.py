@@ -49,6 +49,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Diagnose the machine or the report, or explain the finding that the user names."""
     if question.explain:
         from gpusetup.diagnosis.explanations import known_finding, record
         from gpusetup.model.documents import FindingAnswer

@@ -89,6 +89,7 @@ USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Watch the GPUs, a process or a command, or judge a recording."""
     if question.after and (question.once or question.pid is not None):
         raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
     if not question.replay:

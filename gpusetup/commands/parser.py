@@ -64,6 +64,7 @@ class CommandParser(argparse.ArgumentParser):
         self.children = {}
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Parse the words up to `--`; the rest is the user's own command, if there may be one."""
         words = list(args or ())
         if not self.takes_command or "--" not in words:
             return super().parse_known_args(words, namespace)

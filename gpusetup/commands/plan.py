@@ -162,6 +162,7 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 
 def run(options: Question, out: Console) -> Reply:
+    """Plan the job that the options describe, or every row of a CSV file."""
     without_effect = options.given - {"cells", "predict"}
     if options.cells and without_effect:
         # Name one of them, always the same.

@@ -65,6 +65,7 @@ class GpuSample(Frozen):
 
     @property
     def memory_percent(self) -> float | None:
+        """How full the memory is; None if unknown."""
         used, total = self.memory_used_bytes, self.memory_total_bytes
         if used is None or not total:
             return None

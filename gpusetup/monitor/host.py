@@ -44,6 +44,7 @@ class HostSampler:
         self._at, self._before = 0.0, dict[str, int]()
 
     def sample(self) -> HostSample:
+        """What the machine uses now, with rates since the previous sample."""
         at = time.monotonic()
         disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
         counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
@@ -59,16 +60,17 @@ class HostSampler:
             cpu_percent = round(busy_percent * (self._cores or 1), 1)
         seconds, before = max(at - self._at, SHORTEST_SECONDS), self._before
         self._at, self._before = at, counters
+        rates = {}
+        for name in counters.keys() & before.keys():
+            # A counter may have been reset (for example, because a disk was removed).
+            moved = max(0, counters[name] - before[name])
+            rates[f"{name}_bytes_per_second"] = round(moved / seconds)
         return HostSample(
             cpu_percent=cpu_percent,
             cores=self._cores,
             memory_used_bytes=memory.total - memory.available if memory else None,
             memory_total_bytes=memory.total if memory else None,
-            # A counter may have been reset (for example, because a disk was removed).
-            **{
-                f"{name}_bytes_per_second": round(max(0, counters[name] - before[name]) / seconds)
-                for name in counters.keys() & before.keys()
-            },
+            **rates,
         )
 
 

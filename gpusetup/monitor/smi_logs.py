@@ -261,8 +261,9 @@ def gpu_in_row(index: int, row: Row) -> GpuSample:
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in those that it reads from the card. A working card may have this for a
     # single value, such as the power on some laptops.
-    unanswered = {COLUMNS.get(name, ("",))[0] for name in row if NO_ANSWER.search(row[name])}
-    answers_little = len(unanswered.intersection(LIVE_FIELDS)) > 1
+    unanswered = [name for name in row if NO_ANSWER.search(row[name])]
+    fields_of_columns = {COLUMNS[name][0] for name in unanswered if name in COLUMNS}
+    answers_little = len(fields_of_columns.intersection(LIVE_FIELDS)) > 1
     values["lost"] = answers_little or any(map(says_lost, row.values()))
     return sample_of(index, values)
 

@@ -88,6 +88,7 @@ class PolledSource(SampleSource):
         self._count = 0
 
     def read(self, timeout: float) -> Sample:
+        """The sample at the next interval; TimeoutError if that is later than `timeout`."""
         wait = self._began + self._count * self._interval - time.monotonic()
         if wait > timeout:
             time.sleep(timeout)
@@ -123,6 +124,7 @@ class Nvml(SampleSource):
         self._lines = lines
 
     def read(self, timeout: float) -> Sample:
+        """The next sample of the child; SourceEnded if it has failed or ended."""
         deadline = time.monotonic() + timeout
         while True:
             remaining = deadline - time.monotonic()

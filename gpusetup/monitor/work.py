@@ -119,6 +119,7 @@ class Work:
 
     @property
     def workers(self) -> float:
+        """The mean number of loader workers; 0 if unknown."""
         return or_zero(self.loader_workers)
 
     @property
@@ -158,6 +159,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def or_zero(value: float | None) -> float:
+    """The value, or 0 if it is unknown."""
     return 0.0 if value is None else value
 
 

@@ -457,9 +457,9 @@ def part_frozen_by(key: str, text: str, model: str) -> str | None:
     if words_of(part) & EMBEDDING_WORDS:
         return EMBEDDINGS
     # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
-    part_letters, model_letters = (re.sub(r"[^a-z0-9]", "", name.lower()) for name in (part, model))
-    is_whole = part_letters in model_letters or words_of(part) & WHOLE_MODEL
-    return ALL if is_whole else None
+    letters = re.sub(r"[^a-z0-9]", "", part.lower())
+    is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
+    return ALL if is_model or words_of(part) & WHOLE_MODEL else None
 
 
 LARGEST_TABLE = 10**9
