@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import torch
 
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, agree, holds, outcome_of, same
+from ..judging.tolerance import Comparison, agree, holds, outcome_of, same
 from ..values import Outcome, run_options
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
@@ -41,7 +41,7 @@ generator), and the shares that are expected."""
 
 def chance(device: str) -> Outcome:
     """Random numbers have the right shares, follow their seed, and do not repeat."""
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     for label, (draw, shares) in SAMPLERS.items():
         for name, count in FORMATS.items():
             # A device may be unable to draw in some formats.
@@ -56,7 +56,7 @@ def chance(device: str) -> Outcome:
 
 def compare_draws(
     empty: Any, label: str, draw: Callable[[Any, Any], Any], shares: Shares
-) -> Iterator[Part]:
+) -> Iterator[Comparison]:
     """Draw twice, and compare with the same seed once more and with the distribution."""
     draws = []
     for turn in range(2):
@@ -72,7 +72,7 @@ def compare_draws(
     yield from compare_shares(label, both, shares)
 
 
-def compare_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Part]:
+def compare_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Comparison]:
     """Each share of the numbers is as large as expected, and they add up to 1."""
     values = drawn.double()
     # Rounding moves numbers over an edge. And a sampler may start from uniform numbers of the same

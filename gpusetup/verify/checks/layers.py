@@ -24,7 +24,7 @@ from ..judging.answers import (
     whole_numbers,
 )
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, agree, holds
+from ..judging.tolerance import Comparison, agree, holds
 from ..values import kind, run_options
 from .chance import SIGMAS
 
@@ -34,7 +34,7 @@ Layer = Callable[..., Any]
 
 def compare_with_formula(
     label: str, roundings: float, run: Layer, formula: Layer, *given: Any
-) -> Iterator[Part]:
+) -> Iterator[Comparison]:
     """Compare a layer's result and gradients with those of a formula in float64 on the CPU.
 
     A number may be off by so many roundings of the largest. A format that the device's library does
@@ -71,7 +71,7 @@ CONVOLUTION_ROUNDINGS = 64
 """A sum of 100 terms rounds a dozen times; Winograd's transforms multiply that by about five."""
 
 
-def convolutions(device: str) -> Iterator[Part]:
+def convolutions(device: str) -> Iterator[Comparison]:
     """Convolutions of several shapes, with their gradients, in two layouts of memory."""
     for label, (size, shape, options) in CONVOLUTIONS.items():
         convolve = partial(getattr(functional, label.partition(" ")[0]), **options)
@@ -89,7 +89,7 @@ def convolutions(device: str) -> Iterator[Part]:
                 )
 
 
-def pools(device: str) -> Iterator[Part]:
+def pools(device: str) -> Iterator[Comparison]:
     """The mean and the largest number of windows are exact, in two layouts of memory."""
     pixels = whole_numbers(2, 3, 9, 7, most=9, salt="pixels")
     windows = pixels.unfold(2, 2, 2).unfold(3, 2, 2)
@@ -118,7 +118,7 @@ NORM_ROUNDINGS = 32
 """A number is divided by the root of a sum, and the gradient subtracts two such sums."""
 
 
-def normalisations(device: str) -> Iterator[Part]:
+def normalisations(device: str) -> Iterator[Comparison]:
     """Layer, group, batch and RMS norms, with gradients, add eps to the variance."""
 
     def layer_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
@@ -178,7 +178,7 @@ def logarithms_of_shares(x: Any) -> Any:
     return shifted - shifted.exp().sum(-1, keepdim=True).log()
 
 
-def softmaxes(device: str) -> Iterator[Part]:
+def softmaxes(device: str) -> Iterator[Comparison]:
     """Softmax and log-softmax of rows of several widths, with their gradients."""
 
     def shares_by_logarithms(x: Any) -> Any:
@@ -199,7 +199,7 @@ IGNORED = -100
 """The target that cross-entropy leaves out, unless a program names another one."""
 
 
-def losses(device: str) -> Iterator[Part]:
+def losses(device: str) -> Iterator[Comparison]:
     """Cross-entropy with targets that are left out, with its gradients."""
 
     def formula(x: Any, targets: Any, reduction: str) -> Any:
@@ -251,7 +251,7 @@ def by_backend(backend: str) -> Iterator[None]:
         yield
 
 
-def attention(device: str) -> Iterator[Part]:
+def attention(device: str) -> Iterator[Comparison]:
     """Attention by each backend of torch, with and without a mask, with its gradients."""
     attend = functional.scaled_dot_product_attention
     backends = BACKENDS_ON_CUDA if kind(device) == "cuda" else BACKENDS_ON_EVERY_DEVICE
@@ -288,7 +288,7 @@ def attention(device: str) -> Iterator[Part]:
 masks = checked_against("weighted sums in float64 on the CPU", attention)
 
 
-def recurrent_nets(device: str) -> Iterator[Part]:
+def recurrent_nets(device: str) -> Iterator[Comparison]:
     """LSTM and GRU in both directions, with their gradients and their last states."""
 
     def outputs_of(x: Any, net: Any) -> Any:
@@ -321,7 +321,7 @@ LANES, ROUNDS = 256, 1024
 the rounds, which shows a generator that repeats itself from block to block."""
 
 
-def dropped_lanes(device: str) -> Iterator[Part]:
+def dropped_lanes(device: str) -> Iterator[Comparison]:
     """Dropout drops each place equally often, doubles the rest, and never draws the same twice."""
     torch.manual_seed(run_options().seed)
     for name in formats(device):

@@ -8,7 +8,7 @@ import torch
 
 from ..judging.answers import checked_against, closely, normal
 from ..judging.refusals import lacks_form, refuses
-from ..judging.tolerance import Part
+from ..judging.tolerance import Comparison
 
 OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
@@ -25,7 +25,7 @@ STEP_ROUNDINGS = 256
 """Each step rounds a few times, and a root of a mean near zero divides by little."""
 
 
-def every_form(device: str) -> Iterator[Part]:
+def every_form(device: str) -> Iterator[Comparison]:
     """Each form of an optimizer moves parameters as its plain form does in float64."""
     for name, options in OPTIMIZERS:
         known = parameters_after_steps(name, {**options, "foreach": False}, "cpu", torch.float64)

@@ -11,12 +11,12 @@ from typing import Iterator
 import torch
 
 from ..judging.answers import checked_against, exactly, format_of, formats, tensor, whole_numbers
-from ..judging.tolerance import Part
+from ..judging.tolerance import Comparison
 from ..values import SKIPPED, Outcome, kind
 from .memory import available_bytes
 
 
-def sorted_rows(device: str) -> Iterator[Part]:
+def sorted_rows(device: str) -> Iterator[Comparison]:
     """Sorting forwards and backwards keeps the order of equal numbers."""
     for count in (9, 1025, 4097, 70_001):
         # Seven different numbers, so that there are many ties.
@@ -32,7 +32,7 @@ def sorted_rows(device: str) -> Iterator[Part]:
             yield exactly(f"places backwards of {count} {name}", places, backwards)
 
 
-def searched_rows(device: str) -> Iterator[Part]:
+def searched_rows(device: str) -> Iterator[Comparison]:
     """The largest numbers, their places, and random permutations are right."""
     for count in (9, 1025, 70_001):
         # Different numbers, so that there is one right place.
@@ -50,7 +50,7 @@ def searched_rows(device: str) -> Iterator[Part]:
 ordering = checked_against("the order that Python finds", sorted_rows, searched_rows)
 
 
-def read_places(device: str) -> Iterator[Part]:
+def read_places(device: str) -> Iterator[Comparison]:
     """Elements that are read by index or mask are those at these places."""
     for count in (17, 2049, 70_001):
         numbers = whole_numbers(count, most=99, salt=f"read {count}").tolist()
@@ -71,7 +71,7 @@ def read_places(device: str) -> Iterator[Part]:
         yield exactly(f"nonzero of {count}", (x > 0).nonzero(), is_positive)
 
 
-def added_places(device: str) -> Iterator[Part]:
+def added_places(device: str) -> Iterator[Comparison]:
     """Several numbers that are added at one place all count; 16-bit formats add in any order."""
     # A few numbers, and so many that they fill several blocks of a kernel, with a tail (4096 + 3).
     for count in (40, 4099):
@@ -102,7 +102,7 @@ def added_places(device: str) -> Iterator[Part]:
 indexing = checked_against("the lists that Python makes", read_places, added_places)
 
 
-def copied_layouts(device: str) -> Iterator[Part]:
+def copied_layouts(device: str) -> Iterator[Comparison]:
     """Transposed, sliced, joined and converted copies contain the numbers that went in."""
     numbers = whole_numbers(33, 65, most=99, salt="layouts")
     rows = numbers.tolist()
@@ -124,7 +124,7 @@ def copied_layouts(device: str) -> Iterator[Part]:
             yield exactly(f"{name} as {other}", x.to(getattr(torch, other)), numbers)
 
 
-def sliced_gradients(device: str) -> Iterator[Part]:
+def sliced_gradients(device: str) -> Iterator[Comparison]:
     """The gradient of a slice is 0 outside the slice."""
     for step in (1, 3):
         x = torch.zeros(5, 33, device=device, requires_grad=True)
@@ -149,7 +149,7 @@ def large_tensor(device: str) -> Outcome:
     return checked_against("numbers at known places past 2**31", far_places)(device)
 
 
-def far_places(device: str) -> Iterator[Part]:
+def far_places(device: str) -> Iterator[Comparison]:
     """Reads of a few elements around 2**31 return what was written there."""
     # A host gives out memory only where it is written, so most of this tensor takes none.
     x = torch.empty(PAST + 67, dtype=torch.uint8, device=device)

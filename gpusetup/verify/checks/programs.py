@@ -14,7 +14,7 @@ import torch
 
 from ..device.importing import first_line
 from ..judging.answers import generator, normal
-from ..judging.tolerance import Part, agree, holds, outcome_of, same
+from ..judging.tolerance import Comparison, agree, holds, outcome_of, same
 from ..values import FAILED, SKIPPED, Outcome, sticky
 
 NO_COMPILER = (
@@ -81,7 +81,7 @@ FUSED_ERROR = 2.0**-15
 """The relative error allowed in a sum of 300 terms, a multiple of the unit roundoff."""
 
 
-def fused_block(device: str) -> Iterator[Part]:
+def fused_block(device: str) -> Iterator[Comparison]:
     """A compiled block of several layers, and its gradients, beside float64 on the CPU."""
     from torch._dynamo.utils import counters
 
@@ -181,7 +181,7 @@ LARGE = 5_000_011
 def save_load(device: str) -> Outcome:
     """Tensors saved from the device load again bit for bit, on the host and on the device."""
     state = state_to_save(device)
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     folder = tempfile.mkdtemp(prefix="verify-")
     try:
         path = os.path.join(folder, "state.pt")

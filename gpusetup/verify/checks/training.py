@@ -9,7 +9,7 @@ import torch
 
 from ..judging.answers import generator, normal
 from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
-from ..judging.tolerance import Part, agree, holds, outcome_of, same
+from ..judging.tolerance import Comparison, agree, holds, outcome_of, same
 from ..values import PASSED, SKIPPED, Outcome, kind, run_options
 
 STEPS = 12
@@ -79,7 +79,7 @@ def amp(device: str) -> Outcome:
     formats = [torch.float16] if kind(device) in ("cuda", "mps") else []
     if kind(device) != "mps" and has_bfloat16(torch, device):
         formats.append(torch.bfloat16)
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     for low in formats:
         # Older releases of torch have no GradScaler for Apple's GPUs.
         is_scaled = low == torch.float16 and kind(device) == "cuda"
@@ -110,7 +110,7 @@ def grad_scaler(device: str) -> Outcome:
     return outcome_of(list(noticed_overflows(device)), "gradients that were scaled exactly")
 
 
-def noticed_overflows(device: str) -> Iterator[Part]:
+def noticed_overflows(device: str) -> Iterator[Comparison]:
     """One infinity or NaN at any position of any gradient halves the scale; else it stays."""
     gradients = [normal("cpu", size, salt=f"gradient {size}") for size in SPOILT]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]

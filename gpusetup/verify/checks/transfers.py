@@ -9,7 +9,7 @@ from typing import Any, List
 import torch
 
 from ..judging.answers import generator
-from ..judging.tolerance import Part, holds, outcome_of, same
+from ..judging.tolerance import Comparison, holds, outcome_of, same
 from ..values import Outcome
 from .speed import SLOWEST_COPY, best_rate, least_rate, outcome_of_rate
 
@@ -76,7 +76,7 @@ ODD_FACTOR = 2_654_435
 
 def peers(_: str) -> Outcome:
     """For every ordered pair of GPUs, a copy from one to the other arrives unchanged."""
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         positions = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
