@@ -1,4 +1,4 @@
-"""`gpusetup completion SHELL`: prints a shell's completion script. Only it imports `shtab`."""
+"""`gpusetup completion SHELL`: prints a completion script. Only this module imports `shtab`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LONGEST_REASON = 200
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
-    """The values of a YAML file in order, with positions; BadInput names a wrong line."""
+    """The values of a YAML file in order, with positions; BadInput names the line of an error."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

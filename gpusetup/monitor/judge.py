@@ -70,10 +70,10 @@ def judgement_before_exit(run: WatchedRun) -> Judgement:
     if case.verdict == "good":
         return good_judgement(run, subject, case)
     judgement = judgement_of_case(case, subject)
-    return judgement._replace(evidence=with_gpu_named(run, subject, judgement.evidence))
+    return judgement._replace(evidence=with_gpu_if_several(run, subject, judgement.evidence))
 
 
-def with_gpu_named(run: WatchedRun, subject: Subject, words: str) -> str:
+def with_gpu_if_several(run: WatchedRun, subject: Subject, words: str) -> str:
     """The words, after the name of the GPU if the run has several."""
     return words if len(run.gpus) == 1 else with_gpu_names((subject.gpu,), words)
 
@@ -90,7 +90,7 @@ def good_judgement(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judg
     for note in gpu_notes(run):
         if note.step:
             evidence = f"{filled('{well_used}', note.subject)} while it worked, but {note.words}"
-            evidence = with_gpu_named(run, note.subject, evidence)
+            evidence = with_gpu_if_several(run, note.subject, evidence)
             return Judgement("good", case.cause, evidence, (note.step,), note.subject)
     return judgement_of_case(case, subject)
 

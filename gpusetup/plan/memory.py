@@ -72,7 +72,7 @@ keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible
 
 
 NODE = 8
-"""The number of GPUs in a node. HSDP shards the model within a node, not across nodes."""
+"""The number of GPUs in a node. HSDP shards the model in a node, and copies it to each node."""
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:
@@ -103,7 +103,7 @@ def rest_is_32_bit(job: TrainingJob) -> bool:
 
 
 def weight_bytes(job: TrainingJob) -> int:
-    """The bytes of one weight on the GPU, without its 32-bit master copy."""
+    """The bytes of one weight on the GPU; a 32-bit master copy counts as an optimizer state."""
     return BYTES[job.amp if job.amp and job.master_weights else job.dtype]
 
 

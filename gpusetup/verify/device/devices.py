@@ -70,7 +70,7 @@ def count_of(torch: Any, backend: str) -> Optional[int]:
 
 
 def gpus_detected(wanted_device: str) -> Outcome:
-    """Check that torch sees a GPU of the requested kind, or for `auto` of its own build's kind."""
+    """Check that torch sees a GPU of the requested kind, or for `auto` of the kind of its build."""
     import torch
 
     backend = kind(wanted_device)
