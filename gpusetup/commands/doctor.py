@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import (
-    DRIVER,
-    FROM,
-    GPU,
-    PYTHON,
-    TIMEOUT,
-    TORCH,
-    Machine,
-    gather,
-)
+from gpusetup.commands.common import DRIVER, FROM, GPU, PYTHON, TIMEOUT, TORCH, Machine, gather
 from gpusetup.commands.question import CommandQuestion, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.model.finding import Severity
@@ -58,6 +49,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Diagnose the machine or the report, or explain the finding that the user names."""
     if question.explain:
         from gpusetup.diagnosis.explanations import known_finding, record
         from gpusetup.model.documents import FindingAnswer

@@ -33,6 +33,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Check this node, compare it with the profile, and reply with the verdict."""
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import name_of_node, read_node

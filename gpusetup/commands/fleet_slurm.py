@@ -49,6 +49,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Write the programs into the folder, and reply with the lines for slurm.conf."""
     from gpusetup.fleet.slurm_files import files
     from gpusetup.install.switching.files import write_safely
 

@@ -178,8 +178,7 @@ STEPS: dict[str, StepRule] = {
 
 
 def next_step(ids: Sequence[str], subject: Subject) -> NextStep | None:
-    """The first of these next steps that fits the run, with its text and command; None if none
-    fits."""
+    """The first of these next steps that fits the run, with its text and command, if any does."""
     for name in ids:
         step = STEPS[name]
         if step.when is None or step.when(subject):

@@ -200,8 +200,7 @@ TARGET_FIRST = (
 
 
 def _needs_environment(fix: Fix, machine: Snapshot) -> bool:
-    """Whether a fix has commands that change packages, and nothing shows the environment that they
-    must run in."""
+    """Whether a fix changes packages, and nothing shows the environment that it must run in."""
     # A snapshot was taken in the environment that it describes, and `uv sync` finds a project's.
     if machine.origin != "report" or machine.python.manager == "uv project":
         return False

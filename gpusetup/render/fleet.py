@@ -81,8 +81,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
 
 
 def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
-    """Yields the lines of nodes with the same faults: their names, the faults, and the next
-    step."""
+    """Yields the lines of nodes with the same faults: names, faults, and the next step."""
     node = nodes[0]
     sign, role = STATUS_MARKS[node.status]
     names = slurm_list(node.name for node in nodes)

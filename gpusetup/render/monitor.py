@@ -8,14 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.documents import (
-    GpuSample,
-    GpuSummary,
-    HostSample,
-    Sample,
-    Spread,
-    Summary,
-)
+from gpusetup.monitor.documents import GpuSample, GpuSummary, HostSample, Sample, Spread, Summary
 from gpusetup.render.screen import (
     DIM,
     GOOD,
@@ -82,8 +75,7 @@ TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", 
 WORDS = (TITLES.index("GPU"), TITLES.index("throttled by"), TITLES.index("name"))
 """The columns that are left-aligned, like words."""
 IDLE = "gpu_idle"
-"""The throttle reason of an idle GPU. It means nothing, because an idle GPU always lowers its
-clocks."""
+"""The throttle reason of an idle GPU, whose low clocks mean nothing."""
 
 
 def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
@@ -217,8 +209,7 @@ def summary_text(summary: Summary) -> Screen:
 
 
 def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
-    """Yields the lines of the verdict: evidence, the next step, the guide's advice in order, and
-    notes."""
+    """Yields the verdict, its evidence, the next step, the guide's advice in order, and notes."""
     role = GOOD if summary.verdict == "good" else WARNING
     yield ScreenLine((f"Verdict: {summary.verdict or 'none'}", role))
     yield ScreenLine(f"  {summary.evidence}", hang=2)
