@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog
-from gpusetup.choose.choice import Choice, crosses, index_of
+from gpusetup.choose.choice import Choice, index_of, loses_gpu_support
 from gpusetup.choose.commands import requirements_on_torch_index
-from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
+from gpusetup.choose.compatibility import NUMPY_1, mismatched_companions, takes_numpy
 from gpusetup.choose.host import Host
 from gpusetup.choose.installed import followers, installed_family, installed_packages
 from gpusetup.choose.wish import name_of
@@ -34,7 +34,7 @@ class Coming(Frozen):
     """The packages that must stay at their version, such as `torch==2.9.1+cu130`."""
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether everything that was requested is already installed."""
         # `followers` and `pinned` do not count: without a new torch or another package there is
         # nothing to install.
@@ -57,7 +57,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
         elif not package.index_url:
             packages.append(package.requirement)
     coming = Coming(packages=tuple(packages), on_torch_index=requirements_on_torch_index(choice))
-    if choice.moves:
+    if choice.installs_torch:
         return _with_new_torch(coming, choice, host)
     return _with_same_torch(coming, choice, host, catalog)
 
@@ -87,7 +87,7 @@ def _with_same_torch(coming: Coming, choice: Choice, host: Host, catalog: Catalo
     # packages, one that they did not name stays as it is.
     to_repair = [
         name
-        for name in companions_of_another(machine, build.torch, build.backend, catalog)
+        for name in mismatched_companions(machine, build.torch, build.backend, catalog)
         if wish.is_about_torch or name in wish.family
     ]
     # For a nightly or a self-compiled torch, no index is known to have companions. That is an error
@@ -125,7 +125,7 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     `root` is the root URL of torch's index or a mirror, without a login."""
     newest, installed = choice.newest, choice.installed
     build = newest.build if newest else None
-    if build is None or (installed and crosses(installed.backend, build.backend)):
+    if build is None or (installed and loses_gpu_support(installed.backend, build.backend)):
         return None
     # `--upgrade` ignores the bounds of `--torch`, so they are replaced by this version.
     torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)

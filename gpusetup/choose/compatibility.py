@@ -18,7 +18,12 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import Pair, Project, companion_table, has_cuda, row_of
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
-from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages, may_have_release
+from gpusetup.choose.installed import (
+    COMPANIONS,
+    broken_requirements,
+    installed_packages,
+    may_have_release,
+)
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -42,7 +47,7 @@ def uses_torch(name: str) -> bool:
 # --- a package beside a build ---------------------------------------------------------------------
 
 
-def why_not_beside(
+def why_not_with_build(
     word: str, build: TorchBuild, host: HostFacts, catalog: Catalog, *, by_table: bool = False
 ) -> str | None:
     """The reason why no release that a requirement allows works with a build on a host.
@@ -61,7 +66,7 @@ def why_not_beside(
     reason = why_not_on_host(project, build, host)
     if reason:
         return reason
-    rows = rows_meant(project, requirement.specifier, by_table=by_table)
+    rows = rows_allowed(project, requirement.specifier, by_table=by_table)
     # The table knows the torch of an exact release, whether it declares it or not.
     is_exact = exact_version(requirement.specifier) is not None
     # An index knows releases that the table lacks, so only those for this torch are judged.
@@ -83,7 +88,7 @@ def exact_version(specifier: SpecifierSet) -> str | None:
     return pinned[1] if pinned else None
 
 
-def rows_meant(
+def rows_allowed(
     project: Project, specifier: SpecifierSet, *, by_table: bool = False
 ) -> tuple[Pair, ...]:
     """The table's rows about the releases that a requirement allows, newest first."""
@@ -152,7 +157,7 @@ def why_release_differs(name: str, version: str, build: TorchBuild, catalog: Cat
     return why_row_differs(project, row, build, catalog, of_torch_index=False)
 
 
-def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
+def releases_for_build(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
     """Specifiers of the releases on the default index that work with a build, newest first."""
     # By the table, so that a release without a wheel is left out too.
     return tuple(
@@ -213,7 +218,7 @@ def takes_numpy(torch: str, numpy: str) -> bool:
     return parsed(numpy).major < 2 or not numpy_limits(torch)
 
 
-def limits_beside(
+def limits_for_build(
     catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Constraints that make an installer skip newer releases which do not work with a build, such
@@ -253,7 +258,7 @@ def limit_of(
 # --- notes on installed packages ------------------------------------------------------------------
 
 
-def companions_of_another(
+def mismatched_companions(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
     """The installed torchvision and torchaudio that are known not to match this torch."""
@@ -279,12 +284,12 @@ def companions_of_another(
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
-    for name, requirement in dependents(machine, build).items():
+    for name, requirement in broken_requirements(machine, build).items():
         stays = "it stays, and may fail"
         if may_have_release(packages[name]):
             stays = f"without a release for {new_torch} {stays}"
         yield f"{name} {packages[name].version} requires {requirement}: {stays}"
-    for name in companions_of_another(machine, build.torch, build.backend, catalog):
+    for name in mismatched_companions(machine, build.torch, build.backend, catalog):
         # A companion that the build's release has is replaced together with torch.
         if name not in build.family():
             version = packages[name].version

@@ -124,7 +124,7 @@ def without_torch(machine: Snapshot) -> Snapshot:
     return replace(machine, torch=Torch(installed=False), packages=(), wanted=Wanted())
 
 
-def for_host(
+def on_other_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """The snapshot of this environment on another host, which has the named GPUs and driver."""

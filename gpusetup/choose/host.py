@@ -10,7 +10,7 @@ from gpusetup.accelerators.makers import Maker, judged_on
 from gpusetup.catalog.builds import Catalog, Channel, completed
 from gpusetup.catalog.facts import JetPack, pci_name
 from gpusetup.catalog.jetpack import board_of, jetpack_of
-from gpusetup.choose.other_makers import gpus_of_makers, maker_to_serve
+from gpusetup.choose.other_makers import gpus_of_any_maker, maker_to_serve
 from gpusetup.choose.wish import Wish, allows_torch
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
@@ -90,13 +90,13 @@ class BuildQuestion(Frozen):
         # In one environment, a conda torch and a torch wheel would hide each other.
         return CONDA_CHANNELS if self.wish.installer == "conda" else WHEELS
 
-    def takes(self, torch: str) -> bool:
+    def allows_version(self, torch: str) -> bool:
         """Whether the request allows this torch version."""
         return allows_torch(self.wish.torch, torch)
 
     def allows(self, build: TorchBuild) -> bool:
         """Whether the request allows this build, whatever the host needs."""
-        return self.takes(build.torch) and self.backend in ("auto", build.backend)
+        return self.allows_version(build.torch) and self.backend in ("auto", build.backend)
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
@@ -106,7 +106,7 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     # of the request, and of a GPU neither its load nor its temperature.
     maker_gpus = tuple(
         Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
-        for gpu in gpus_of_makers(host.machine)
+        for gpu in gpus_of_any_maker(host.machine)
         if maker and gpu.maker == maker.id
     )
     return BuildQuestion(

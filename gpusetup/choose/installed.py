@@ -46,10 +46,10 @@ def by_conda(machine: Snapshot) -> bool:
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
-def public(version: str | None) -> str:
+def public_version(version: str | None) -> str:
     """A version without its local label; "" for None.
 
-    >>> public("2.5.1+cu124")
+    >>> public_version("2.5.1+cu124")
     '2.5.1'
     """
     return (version or "").partition("+")[0]
@@ -91,14 +91,14 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
         return None
     # The catalog's rows are for NVIDIA's GPUs and the CPU; other makers' builds are derived.
     if question.maker:
-        same = (public(torch.version), backend)
+        same = (public_version(torch.version), backend)
         rows = (one for one in in_scope(question) if (one.torch, one.backend) == same)
         row = next(rows, None)
     else:
         row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     if row is None:
         build = TorchBuild(
-            torch=public(torch.version),
+            torch=public_version(torch.version),
             backend=backend,
             cuda=torch.cuda or cuda_of(backend),
             os=host.family,  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     )
 
 
-def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
+def works_here(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
     """Whether the installed build works on this machine. Unknown facts do not count against it.
 
     A build for an accelerator does not work on a machine without such a GPU. A CPU build only
@@ -165,7 +165,7 @@ def may_have_release(package: Package) -> bool:
     return not (package.direct or package.installer in ("conda", "develop"))
 
 
-def dependents(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
+def broken_requirements(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
     """Maps the names of the installed packages, besides torch's own, that require another torch
     than this build to that requirement."""
     from packaging.requirements import InvalidRequirement, Requirement
@@ -198,10 +198,12 @@ def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     """The names of packages to install again, because their release needs another torch."""
     # The other packages stay as they are, and a note says that they may fail.
     packages = installed_packages(machine)
-    return tuple(name for name in dependents(machine, build) if may_have_release(packages[name]))
+    return tuple(
+        name for name in broken_requirements(machine, build) if may_have_release(packages[name])
+    )
 
 
-def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
+def changed_with_torch(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
     """The names of torch, its companions and the packages that change with it."""
     # A report does not show the whole environment, so assume that torchvision and torchaudio are
     # installed too.

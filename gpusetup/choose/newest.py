@@ -18,7 +18,7 @@ from gpusetup.catalog.companions import companion_for
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.constraints import in_scope, pick, preference, why_not
+from gpusetup.choose.constraints import best_build, in_scope, preference, why_not
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
@@ -112,7 +112,7 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
     best_torch = parsed("0")
     advice = None
     for part, to, changed in changes(question):
-        build = pick(changed, chosen.torch if chosen else "0")
+        build = best_build(changed, chosen.torch if chosen else "0")
         if build and parsed(build.torch) > best_torch:
             best_torch, gives = parsed(build.torch), f"torch {build.torch} ({build.backend})"
             advice = Advice(change=part, to=to, gives=gives)
@@ -179,7 +179,7 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
             f"{backend}; {index_url(backend)}/torch/ lists what is there today"
         )
     releases = [row.torch for row in catalog.releases]
-    if not any(map(question.takes, releases)):
+    if not any(map(question.allows_version, releases)):
         span = f"{releases[0]} to {releases[-1]}"
         yield f"the catalog of {catalog.as_of} has torch {span}, but not {question.wish.torch}"
 

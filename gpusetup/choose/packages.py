@@ -29,27 +29,27 @@ from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companion_table import companion_table, row_of
 from gpusetup.choose.compatibility import (
     exact_version,
-    limits_beside,
+    limits_for_build,
     names_on_torch_index,
-    releases_beside,
-    rows_meant,
+    releases_for_build,
+    rows_allowed,
     uses_torch,
-    why_not_beside,
     why_not_on_gpus,
     why_not_on_host,
+    why_not_with_build,
     why_release_differs,
     why_row_differs,
 )
 from gpusetup.choose.constraints import (
-    first_reason,
+    best_build,
     fitting_builds,
-    nearest,
-    newest_first,
-    pick,
+    main_reason,
+    nearest_build,
+    newest_first_key,
     preference,
 )
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import public
+from gpusetup.choose.installed import public_version
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
@@ -91,7 +91,7 @@ class PackageQuestion(Frozen):
     def why_not(self, build: TorchBuild) -> str | None:
         """The first reason why a package has no release for a build; None if every one has."""
         reasons = (
-            why_not_beside(word, build, self.host.facts, self.catalog, by_table=self.by_table)
+            why_not_with_build(word, build, self.host.facts, self.catalog, by_table=self.by_table)
             for word in self.wish.words
         )
         return next(filter(None, reasons), None)
@@ -121,7 +121,7 @@ def candidates(question: PackageQuestion) -> tuple[TorchBuild, ...]:
         if parsed(build.torch) >= oldest and question.why_not(build) is None
     ]
     rank = preference(question.of_torch)
-    return tuple(sorted(fitting, key=lambda build: (newest_first(build.torch), rank(build))))
+    return tuple(sorted(fitting, key=lambda build: (newest_first_key(build.torch), rank(build))))
 
 
 # --- by the table ---------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
             continue
         limits = requirement.specifier
         if project:
-            rows = rows_meant(project, limits, by_table=True)
+            rows = rows_allowed(project, limits, by_table=True)
             fitting = (
                 row
                 for row in rows
@@ -179,7 +179,7 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
         return {}
     for word in question.wish.words:
         project = companion_table().project(name_of(word))
-        rows = rows_meant(project, Requirement(word).specifier) if project else ()
+        rows = rows_allowed(project, Requirement(word).specifier) if project else ()
         if project is None or not rows or any(map(project.has_wheels, rows)):
             continue
         # What cannot run here is refused with that reason instead.
@@ -321,7 +321,7 @@ class Search:
             if version is None or Requirement(word).marker or parsed(version).is_prerelease:
                 pinned.append(word)
             else:
-                pinned.append(f"{word}=={public(version)}")
+                pinned.append(f"{word}=={public_version(version)}")
         return tuple(pinned)
 
     def _named_by_uv(
@@ -357,13 +357,13 @@ class Search:
             words=words,
             torch=f"=={build.torch}",
             backend=build.backend,
-            limits=limits_beside(catalog, build, of_torch_index),
+            limits=limits_for_build(catalog, build, of_torch_index),
             of_torch_index=of_torch_index,
         )
         answer = self._without_culprits(question)
         # A mirror may have only torch itself, so try again with all others from the default index.
         if answer.reason and any(_mentions(name, answer.reason) for name in of_torch_index):
-            question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
+            question = replace(question, limits=limits_for_build(catalog, build), of_torch_index=())
             answer = self._without_culprits(question)
         if answer.reason:
             self.failures[build, words] = answer.reason
@@ -479,7 +479,7 @@ class Search:
             if found.reason:
                 continue
             facts = replace(self.question.host.facts, python=name)
-            torch = pick(replace(self.question.of_torch, host=facts))
+            torch = best_build(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
             step = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
             title = f"{word} has no wheel for Python {python}, but one for Python {name}"
@@ -525,7 +525,7 @@ class Search:
         words = tuple(self.requested.values())
         without_limits = SetQuestion(words=words, torch=f"=={build.torch}", backend=build.backend)
         reasons = (
-            why_release_differs(name, public(version), build, self.question.catalog)
+            why_release_differs(name, public_version(version), build, self.question.catalog)
             for name, version in self.index.ask(without_limits).packages.items()
         )
         return [*filter(None, reasons)]
@@ -585,8 +585,8 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
     of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=needs))
     if project is None or needs is None or fitting_builds(of_pin):
         return None
-    near = nearest(needs, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
-    releases = releases_beside(project, near, question.catalog) if near else ()
+    near = nearest_build(needs, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
+    releases = releases_for_build(project, near, question.catalog) if near else ()
     steps = []
     if near and releases:
         # They are listed newest first. The nearest to the pin is the oldest release for a newer
@@ -597,7 +597,7 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
             f"the nearest that works: {project.name} {release} with torch {near.torch} from "
             f"{near.backend}: change the pin, then run this again"
         )
-    return refusal(f"{word} needs torch {needs}, which {first_reason(of_pin)}", steps=steps)
+    return refusal(f"{word} needs torch {needs}, which {main_reason(of_pin)}", steps=steps)
 
 
 def build_advice(word: str, os: str | None) -> str:

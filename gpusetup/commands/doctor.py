@@ -132,7 +132,7 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
         return snapshot
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import maker_of_name
-    from gpusetup.choose.described import for_host
+    from gpusetup.choose.described import on_other_host
     from gpusetup.errors import Unsatisfiable
 
     catalog = load_catalog()
@@ -142,7 +142,7 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
                 f"{name!r} is {maker.name}'s, and doctor judges only NVIDIA GPUs by name",
                 hint="`gpusetup resolve --gpu NAME` names the torch for it",
             )
-    return for_host(snapshot, question.gpu, question.driver, catalog)
+    return on_other_host(snapshot, question.gpu, question.driver, catalog)
 
 
 def exit_code(answer: DoctorAnswer, *, strict: bool) -> int:

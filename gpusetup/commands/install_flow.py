@@ -20,8 +20,8 @@ from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose, choose_torch
 from gpusetup.choose.coming import coming_of, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
-from gpusetup.choose.constraints import pick
-from gpusetup.choose.described import for_host, without_torch
+from gpusetup.choose.constraints import best_build
+from gpusetup.choose.described import on_other_host, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import by_conda, installed_packages
 from gpusetup.choose.newest import nothing_fits
@@ -100,7 +100,7 @@ def host_for(
         python = replace(machine.python, prefix=question.venv, manager="venv")
         machine = without_torch(replace(machine, python=python))
     if question.for_other_host:
-        machine = for_host(machine, question.gpu, question.driver, catalog)
+        machine = on_other_host(machine, question.gpu, question.driver, catalog)
     # Complete the machine last, so that the catalog also completes the GPUs of `--gpu` and the
     # driver of `--driver`.
     return host_of(completed_from_catalog(machine, catalog), catalog)
@@ -228,7 +228,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
-    if task.coming.is_nothing:
+    if task.coming.is_empty:
         verdict = None
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -378,7 +378,7 @@ def show_described(
     task = choose_task(question, decision.wish, host, out.talk)
     coming, build = task.coming, task.build
     argvs = [last_step] if last_step else []
-    if not task.coming.is_nothing:
+    if not task.coming.is_empty:
         check_environment(machine)
         packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
         python = machine.python.executable
@@ -386,7 +386,7 @@ def show_described(
         argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
     notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
     answer = InstallAnswer(
-        state="unchanged" if task.coming.is_nothing else "planned",
+        state="unchanged" if task.coming.is_empty else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
         after={**before, **labelled(build, coming.family)},
@@ -395,7 +395,7 @@ def show_described(
         newest=task.newest,
         notes=notes,
     )
-    if task.coming.is_nothing:
+    if task.coming.is_empty:
         return Reply(answer, screens.end_screen(answer, notes=task.notes))
     rows = {
         "packages": without_logins(", ".join(coming.packages)),
@@ -532,7 +532,7 @@ def _for_pythons(
     oldest = replace(host, facts=replace(host.facts, python=named[1]))
     with suppress(Unsatisfiable):
         wish_there = decide((replace(ask, python=None),), wish, oldest, catalog).wish
-        if pick(question_of(wish_there, oldest, catalog)):
+        if best_build(question_of(wish_there, oldest, catalog)):
             return oldest, ()
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "

@@ -228,7 +228,7 @@ def _document(
     # conda's command is for another build, because its channels have other builds, and lack some of
     # the newest torch versions.
     wish = replace(choice.wish.of_torch_alone, installer="conda")
-    if build and not choice.moves:
+    if build and not choice.installs_torch:
         # The torch that stays is named, so that conda's command does not change it either.
         wish = replace(wish, torch=f"=={build.torch}")
     in_channels = question_of(wish, host, load_catalog())

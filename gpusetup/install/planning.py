@@ -14,7 +14,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
-from gpusetup.choose.compatibility import limits_beside
+from gpusetup.choose.compatibility import limits_for_build
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
@@ -204,7 +204,7 @@ def question_of(target: Target, task: Task) -> Question:
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
-    limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
+    limits = limits_for_build(catalog, build, tuple(map(name_of, coming.on_torch_index)))
     root = task.root.rstrip("/")
     index = f"{root}/{backend}"
     # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.

@@ -74,7 +74,7 @@ class Task(Frozen):
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the choice, without those about the build itself."""
         notes = [*self.choice.notes_on_packages]
-        if self.choice.moves:
+        if self.choice.installs_torch:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
         offer = self.newest
         if offer:
@@ -88,7 +88,7 @@ class Task(Frozen):
     @property
     def all_notes(self) -> tuple[str, ...]:
         """All notes about the choice; those about the build are included only if torch changes."""
-        return (*(self.choice.notes if self.choice.moves else ()), *self.notes)
+        return (*(self.choice.notes if self.choice.installs_torch else ()), *self.notes)
 
     def within(self, bound: str, why: str) -> Task:
         """The task with a torch inside one more bound, such as `<=2.9.1`. The bound is not the

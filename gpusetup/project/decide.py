@@ -19,9 +19,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choose import choose
-from gpusetup.choose.constraints import first_reason, in_scope, nearest, pick, preference
+from gpusetup.choose.constraints import best_build, in_scope, main_reason, nearest_build, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import installed_backend, marker_environment, public
+from gpusetup.choose.installed import installed_backend, marker_environment, public_version
 from gpusetup.choose.wish import (
     Wish,
     allows_torch,
@@ -212,9 +212,9 @@ def with_preferred(
             )
         for name in names:
             question = question_of(replace(wish, backend=name), host, catalog)
-            if pick(question):
+            if best_build(question):
                 return replace(wish, backend=name), None
-            reasons.append(f"{place} names {name}, which {first_reason(question)}")
+            reasons.append(f"{place} names {name}, which {main_reason(question)}")
     return wish, next(iter(reasons), None)
 
 
@@ -260,10 +260,10 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
             continue
         torch, _, _ = bounds_of(here.requests, (), catalog)
         question = question_of(Wish(torch=torch or None, backend=backend), host, catalog)
-        build = pick(question)
+        build = best_build(question)
         # A build for the CPU would leave the GPU unused.
         if build is None:
-            reasons.append(f"{variant.name}: {first_reason(question)}")
+            reasons.append(f"{variant.name}: {main_reason(question)}")
         elif build.cuda or maker_of(backend) or host.facts.presence != "some":
             fitting.append((build, variant))
     if fitting:
@@ -285,7 +285,7 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
     for name in sorted(pythons, key=parsed, reverse=True):
         # `3.13t` is the Python without the GIL, for which few packages have wheels.
         if not name.endswith("t") and allows_python(allowed, name):
-            build = pick(replace(question, host=replace(question.host, python=name)))
+            build = best_build(replace(question, host=replace(question.host, python=name)))
             if build:
                 return name, build
     return None
@@ -333,7 +333,7 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
     the nearest that works. `place` has the bound, and `backend` is named beside it."""
     question = question_of(wish, host, catalog)
     # `choose` itself refuses a backend of AMD or Intel, and names the GPU.
-    if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
+    if maker_of(wish.wanted_backend) not in (None, "nvidia") or best_build(question):
         return
     # What would work instead, the nearest first: another Python, another backend, another torch.
     torch, hints = (wish.torch or "").removeprefix("=="), [UNCHANGED]
@@ -342,11 +342,11 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
         python, build = other
         hints.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
     free = replace(question.wish, torch=torch or None, backend="auto")
-    same_torch = pick(replace(question, wish=free))
+    same_torch = best_build(replace(question, wish=free))
     # The first version of the bound: 2.6 of `>=2.6,<2.8`.
     number = re.search(r"\d+(?:\.\d+)*", torch)
     any_torch = replace(question, wish=replace(free, torch=None))
-    near = same_torch or nearest(number[0] if number else "0", any_torch)
+    near = same_torch or nearest_build(number[0] if number else "0", any_torch)
     if near:
         what, then = "torch", ": change the pin, then run this again"
         if same_torch:
@@ -354,7 +354,7 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
         hints.append(f"the nearest that works: {what} {near.torch} from {near.backend}{then}")
     label = f" from {backend}" if backend else ""
     raise Unsatisfiable(
-        f"{place} asks for torch {torch}{label}, which {first_reason(question)}",
+        f"{place} asks for torch {torch}{label}, which {main_reason(question)}",
         hint="\n".join(hints),
     )
 
@@ -426,7 +426,7 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     has_uv_choice = ask.has_project and (decision.variant is not None or bool(ask.sources))
     words = ("--project",) if has_uv_choice else ("-r", file)
     has_backend = wish.wanted_backend in ("auto", installed_backend(machine, catalog))
-    if installed and allows_torch(wish.torch, public(installed)) and has_backend:
+    if installed and allows_torch(wish.torch, public_version(installed)) and has_backend:
         meets: bool | None = True
         sentence = f"{file} asks for {asks}: this environment's torch {installed} meets it"
     else:
