@@ -60,8 +60,8 @@ def described(
         interpreter = Python(
             version=interpreter.version, free_threaded=interpreter.free_threaded, bits=64
         )
-        os_there = Os(family=family, machine=machine or usual)  # type: ignore[arg-type]
-        snapshot = replace(_without_driver(snapshot), os=os_there)
+        described_os = Os(family=family, machine=machine or usual)  # type: ignore[arg-type]
+        snapshot = replace(_without_driver(snapshot), os=described_os)
     elif machine:
         snapshot = replace(snapshot, os=replace(snapshot.os, machine=machine))
     if glibc:

@@ -122,8 +122,8 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """The machine as a host, with the facts that decide: the catalog's where the machine shows
-    none."""
+    """The machine as a host, with the facts that decide which builds fit. If the machine does not
+    show a fact, such as the driver's CUDA version, it comes from the catalog."""
     os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -134,8 +134,9 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     # An empty list means that a source found no GPU; None means that no source responded. No Mac
     # that torch supports has an NVIDIA GPU. If a driver responds, there may be one not listed.
     has_driver = bool(driver.cuda or driver.version)
-    is_without = not has_driver and (machine.gpus == () or os.family == "macos")
-    presence: Presence = "some" if gpus else "none" if is_without else "unknown"
+    presence: Presence = "some" if gpus else "unknown"
+    if not gpus and not has_driver and (machine.gpus == () or os.family == "macos"):
+        presence = "none"
     # A Jetson's driver is part of its JetPack.
     is_assumed = not has_driver and not board
     facts = HostFacts(
@@ -165,9 +166,10 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     """The driver version that is assumed where the driver is unknown: one that supports each of the
     GPUs, and the second-newest CUDA major version, as most drivers do."""
     floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
+    # Empty if the catalog has only one CUDA major version for this system.
     second_newest = sorted(floors, key=parsed)[-2:-1]
-    firsts = (first for _, first in first_drivers(machine, catalog))
-    return max((*second_newest, *firsts), key=parsed, default=None)
+    for_gpus = (first_driver for _, first_driver in first_drivers(machine, catalog))
+    return max((*second_newest, *for_gpus), key=parsed, default=None)
 
 
 def driver_family(machine: Snapshot) -> str:

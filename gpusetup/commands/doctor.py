@@ -69,7 +69,7 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.choose.choose import choose
     from gpusetup.choose.host import host_of
-    from gpusetup.choose.installed import by_conda
+    from gpusetup.choose.installed import is_conda_torch
     from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
     from gpusetup.model.frozen import replace
@@ -79,7 +79,7 @@ def run(question: Question, out: Console) -> Reply:
     check_wish(Wish(torch=question.torch), catalog)
     snapshot = _machine_of(question, out)
     # As `install` does: conda changes a torch that it installed.
-    installer = "conda" if by_conda(snapshot) else "auto"
+    installer = "conda" if is_conda_torch(snapshot) else "auto"
     wish = Wish(torch=question.torch, installer=installer)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     # A report is about somebody else's folder.

@@ -18,12 +18,12 @@ from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose, choose_torch
-from gpusetup.choose.coming import coming_of, wanted_family
+from gpusetup.choose.coming import changes_for, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.constraints import best_build
 from gpusetup.choose.described import on_other_host, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, installed_packages
+from gpusetup.choose.installed import installed_packages, is_conda_torch
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.packages import AnsweringIndex
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
@@ -67,7 +67,7 @@ from gpusetup.project.edit import (
 from gpusetup.project.read import ask_of_folder, read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.uv.question import PersonIndex
+from gpusetup.uv.question import UserIndexes
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import Question as InstallQuestion
@@ -127,7 +127,7 @@ def choose_task(
         wish=wish,
         host=host,
         choice=choice,
-        coming=coming_of(choice, host, catalog),
+        changes=changes_for(choice, host, catalog),
         root=question.root,
         is_for_other_host=question.for_other_host,
         why=choice.reason,
@@ -137,7 +137,7 @@ def choose_task(
 def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     """Raise Blocked if conda installed torch. Another installer would leave two torches in one
     place, because conda keeps its own record of packages."""
-    if question.venv or not by_conda(machine):
+    if question.venv or not is_conda_torch(machine):
         return
     raise Blocked(
         f"conda installed torch into {machine.python.prefix}, so conda must change it",
@@ -228,7 +228,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
-    if task.coming.is_empty:
+    if task.changes.is_empty:
         verdict = None
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -253,7 +253,7 @@ def _chosen(run: Run, wish: Wish) -> Task:
         check_environment(run.machine)
     words = without_logins(", ".join(wish.words))
     talk(f"Looking for versions that work together: {words} ...")
-    return choose_task(question, wish, host, talk, PersonIndex(host.machine, question.root))
+    return choose_task(question, wish, host, talk, UserIndexes(host.machine, question.root))
 
 
 def _unchanged(
@@ -306,8 +306,8 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
 
     rows = {
         "hosts": ", ".join(plan.hosts),
-        "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
-        "stays": ", ".join(task.coming.pinned),
+        "packages": without_logins(", ".join((*task.changes.packages, *task.changes.reinstalled))),
+        "stays": ", ".join(task.changes.pinned),
         "created": "the environment is new" if run.target.venv else None,
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
@@ -332,11 +332,11 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     planned = InstallAnswer(
         state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )
-    changes = []
+    lines = []
     for name, version in journal.after.items():
-        former = journal.before.get(name)
-        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
-    screen = screens.plan_screen(planned, {"undo": ", ".join(changes), "change": None})
+        previous = journal.before.get(name)
+        lines.append(f"{name} {version} -> {previous}" if previous else f"{name} {version} goes")
+    screen = screens.plan_screen(planned, {"undo": ", ".join(lines), "change": None})
 
     def restore_previous() -> Reply:
         change.undo(out.talk, layout)
@@ -376,30 +376,30 @@ def show_described(
     decision = decision_of(question, asks, machine)
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, out.talk)
-    coming, build = task.coming, task.build
+    changes, build = task.changes, task.build
     argvs = [last_step] if last_step else []
-    if not task.coming.is_empty:
+    if not task.changes.is_empty:
         check_environment(machine)
-        packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
+        packages = (*changes.family, *changes.packages, *changes.reinstalled, *changes.pinned)
         python = machine.python.executable
         steps = steps_of_wheels("uv", task.choice, python, packages, question.root)
         argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
     notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
     answer = InstallAnswer(
-        state="unchanged" if task.coming.is_empty else "planned",
+        state="unchanged" if task.changes.is_empty else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
-        after={**before, **labelled(build, coming.family)},
+        after={**before, **labelled(build, changes.family)},
         steps=tuple(DoneStep(argv=argv) for argv in argvs),
         why=task.why,
         newest=task.newest,
         notes=notes,
     )
-    if task.coming.is_empty:
+    if task.changes.is_empty:
         return Reply(answer, screens.end_screen(answer, notes=task.notes))
     rows = {
-        "packages": without_logins(", ".join(coming.packages)),
-        "stays": ", ".join(coming.pinned),
+        "packages": without_logins(", ".join(changes.packages)),
+        "stays": ", ".join(changes.pinned),
     }
     system = machine.os.family or OWN_SYSTEM
     all_notes = (*notes, *task.all_notes)

@@ -353,9 +353,9 @@ def pip(context: RuleContext, *words: str) -> Line:
             rest = [word for word in rest if word != "-y"]
         options = [UV_NAMES.get(word, word) for word in rest]
         return command(context, "uv", "pip", verb, "--python", python(context), *options)
-    from gpusetup.choose.commands import started
+    from gpusetup.choose.commands import python_command
 
-    return command(context, *started(python(context)), "-m", "pip", *words)
+    return command(context, *python_command(python(context)), "-m", "pip", *words)
 
 
 UV_NAMES = {"--force-reinstall": "--reinstall"}

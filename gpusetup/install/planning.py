@@ -20,7 +20,7 @@ from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsat
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, Journal, require_followable, text_of
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Layout, Target, files_of_all
+from gpusetup.install.target import Target, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
@@ -87,12 +87,12 @@ def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     matching release, they all stay as they are."""
     try:
         return task, _plan_of(job, target, task)
-    # uv also fails in other ways than without a solution, for example at a follower's metadata.
+    # uv may also fail otherwise, for example at the metadata of a package to reinstall.
     except (Unsatisfiable, ToolFailed):
-        if not task.coming.followers:
+        if not task.changes.reinstalled:
             raise
-    without_followers = replace(task, coming=replace(task.coming, followers=()))
-    return without_followers, _plan_of(job, target, without_followers)
+    without_reinstalled = replace(task, changes=replace(task.changes, reinstalled=()))
+    return without_reinstalled, _plan_of(job, target, without_reinstalled)
 
 
 def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
@@ -164,15 +164,19 @@ def _require_changeable(
     replace could not be restored."""
     # A companion that only a package requires does not come from torch's index, because uv uses an
     # explicit index only for packages that are named.
-    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
-    if brought:
+    unnamed = {wheel.name for wheel in wheels} & {*FAMILY} - {*task.changes.family}
+    if unnamed:
         raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            f"{', '.join(sorted(unnamed))} would come from your default index, which has no "
             "builds for a chosen backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
+    # A package whose files are not listed, or that has a file that no change may touch, could not
+    # be restored.
     if target.venv is None:
-        _require_restorable(target.layout, before)
+        _, files = files_of_all(before, target.layout)
+        moves = tuple(text_of(path, target.prefix) for path in sorted(files))
+        require_followable(Path(target.prefix, STORE), Journal(moves=moves))
     free, needed = free_bytes(target.prefix), sum(map(unpacked_bytes, wheels)) + SPARE_BYTES
     if needed > free:
         raise Blocked(
@@ -183,37 +187,29 @@ def _require_changeable(
         )
 
 
-def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
-    """Raise Blocked if the packages to be replaced could not be restored: one has no list of its
-    files, or lists a file that no change may touch."""
-    _, files = files_of_all(before, layout)
-    moves = tuple(text_of(path, layout.prefix) for path in sorted(files))
-    require_followable(Path(layout.prefix, STORE), Journal(moves=moves))
-
-
 # --- the index ------------------------------------------------------------------------------------
 
 
 def question_of(target: Target, task: Task) -> Question:
     """The question to uv about a task, with torch's packages from the index of its backend."""
-    build, coming, backend = task.build, task.coming, task.build.backend
+    build, changes, backend = task.build, task.changes, task.build.backend
     family = []
-    for name, version in build.family(coming.family).items():
+    for name, version in build.family(changes.family).items():
         # Other indexes have one backend each, but AMD's own (the one whose builds have extras for
         # devices) has all ROCm releases on one page, so the version must name its ROCm.
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
-    limits = limits_for_build(catalog, build, tuple(map(name_of, coming.on_torch_index)))
+    limits = limits_for_build(catalog, build, tuple(map(name_of, changes.on_torch_index)))
     root = task.root.rstrip("/")
     index = f"{root}/{backend}"
     # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
     if build.index and root == INDEX_ROOT:
         index = build.index
     return Question(
-        family=(*family, *coming.on_torch_index),
+        family=(*family, *changes.on_torch_index),
         index=index,
-        others=(*coming.packages, *coming.followers, *coming.pinned),
+        others=(*changes.packages, *changes.reinstalled, *changes.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
         python=target.layout.python,
@@ -232,17 +228,17 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
     """
     installed = target.installed
     if installed:
-        coming = {name: row["version"] for name, row in changes_of(question).items()}
-        names = [name for name in question.names if installed.get(name) != coming.get(name)]
+        new_versions = {name: row["version"] for name, row in changes_of(question).items()}
+        names = [name for name in question.names if installed.get(name) != new_versions.get(name)]
         names = names or [*question.names]
-        others = [name for name in coming if name not in question.names]
+        others = [name for name in new_versions if name not in question.names]
         # Only packages were requested, and all of them are installed.
         if not names and not others:
             return ()
         question = replace(
             question,
-            family=tuple(f"{name}=={coming[name]}" for name in names),
-            others=tuple(f"{name}=={coming[name]}" for name in others),
+            family=tuple(f"{name}=={new_versions[name]}" for name in names),
+            others=tuple(f"{name}=={new_versions[name]}" for name in others),
         )
     locked = lock_of(question, with_dependencies=not installed)
     wheels = [wheel_of(row, question, job.settings) for row in locked.values()]

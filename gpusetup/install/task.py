@@ -11,7 +11,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import Coming, coming_of, new_folder, offer_of
+from gpusetup.choose.coming import Changes, changes_for, new_folder, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import Host
 from gpusetup.choose.newest import nothing_fits
@@ -31,7 +31,7 @@ class Task(Frozen):
     wish: Wish
     host: Host
     choice: Choice
-    coming: Coming
+    changes: Changes
     root: str
     """The root URL of torch's indexes. It may contain a login."""
     is_for_other_host: bool = False
@@ -99,7 +99,8 @@ class Task(Frozen):
         wish = replace(self.wish, torch=f"{requested},{bound}" if requested else bound)
         choice = choose(wish, self.host, catalog)
         refuse_unfit(choice, self.machine)
-        return replace(self, choice=choice, coming=coming_of(choice, self.host, catalog), why=why)
+        changes = changes_for(choice, self.host, catalog)
+        return replace(self, choice=choice, changes=changes, why=why)
 
 
 # --- reasons to stop ------------------------------------------------------------------------------

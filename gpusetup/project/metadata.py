@@ -192,8 +192,11 @@ def add_setup_py(ask: Ask) -> None:
         if isinstance(node, ast.Assign):
             names = [name.id for name in node.targets if isinstance(name, ast.Name)]
             variables |= dict.fromkeys(names, node.value)
-        elif isinstance(node, ast.Call) and is_setup(node):
-            arguments |= {keyword.arg: keyword.value for keyword in node.keywords}
+        elif isinstance(node, ast.Call):
+            # `setup(...)`, whose name is an `id`, or `setuptools.setup(...)`.
+            called = (getattr(node.func, "id", None), getattr(node.func, "attr", None))
+            if "setup" in called:
+                arguments |= {keyword.arg: keyword.value for keyword in node.keywords}
     values = {
         word: variables.get(value.id, value) if isinstance(value, ast.Name) else value
         for word, value in arguments.items()
@@ -210,11 +213,6 @@ def add_setup_py(ask: Ask) -> None:
             add_file(ask, requirements, place)
         else:
             ask.unread.append(f"{place}: it is computed when setup.py runs")
-
-
-def is_setup(call: ast.Call) -> bool:
-    """Whether a call is `setup(...)`, whose name is an `id`, or `setuptools.setup(...)`."""
-    return "setup" in (getattr(call.func, "id", None), getattr(call.func, "attr", None))
 
 
 def _text(value: ast.expr | None) -> str | None:

@@ -209,7 +209,7 @@ USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = 35, "15.0", "3.12"
 """The versions that are assumed if the machine's are unknown; for glibc, the minor one (2.35)."""
 
 
-class PersonIndex:
+class UserIndexes:
     """The user's indexes and torch's own indexes below a root URL, asked on behalf of one
     machine."""
 
