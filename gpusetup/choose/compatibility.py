@@ -18,12 +18,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import Pair, Project, companion_table, has_cuda, row_of
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
-from gpusetup.choose.installed import (
-    COMPANIONS,
-    broken_requirements,
-    installed_packages,
-    may_have_release,
-)
+from gpusetup.choose.installed import COMPANIONS, conflicts, installed_packages, may_have_release
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -280,7 +275,7 @@ def mismatched_companions(
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
-    for name, requirement in broken_requirements(machine, build).items():
+    for name, requirement in conflicts(machine, build).items():
         stays = "it stays, and may fail"
         if may_have_release(packages[name]):
             stays = f"without a release for {new_torch} {stays}"

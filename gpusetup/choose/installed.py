@@ -166,8 +166,8 @@ def may_have_release(package: Package) -> bool:
     return not (package.direct or package.installer in ("conda", "develop"))
 
 
-def broken_requirements(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
-    """The requirements that this build of torch would break: of each installed package besides
+def conflicts(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
+    """The requirements that conflict with this build of torch: of each installed package besides
     torch's own, the first one for another torch or companion, by the package's name."""
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -200,9 +200,7 @@ def dependents_to_reinstall(machine: Snapshot, build: TorchBuild) -> tuple[str, 
     """The names of packages to install again, because their release needs another torch."""
     # The other packages stay as they are, and a note says that they may fail.
     packages = installed_packages(machine)
-    return tuple(
-        name for name in broken_requirements(machine, build) if may_have_release(packages[name])
-    )
+    return tuple(name for name in conflicts(machine, build) if may_have_release(packages[name]))
 
 
 def changed_with_torch(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:

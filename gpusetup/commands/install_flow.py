@@ -33,7 +33,7 @@ from gpusetup.commands.words import is_script, refuse_scripts
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
+from gpusetup.install.job import InstallJob, Plan, device_to_verify, keeps_new_torch, run_verify
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
@@ -231,8 +231,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     if task.changes.is_empty:
         verdict = None
         if not (question.no_verify or question.dry_run):
-            device = device_to_prove(task.build.backend, task.gpus_here)
-            verdict = prove(job, target.layout.python, device)
+            device = device_to_verify(task.build.backend, task.gpus_here)
+            verdict = run_verify(job, target.layout.python, device)
         return _unchanged(run, task, notes, verdict)
     if target.venv is None:
         check_environment(machine)
@@ -274,7 +274,7 @@ def _unchanged(
         notes=notes,
     )
     screen = screens.end_screen(answer, notes=(*task.notes, *notes))
-    return Reply(answer, screen, 0 if torch_stays(verdict) else 1)
+    return Reply(answer, screen, 0 if keeps_new_torch(verdict) else 1)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -292,7 +292,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
 
     def carry_out_plan() -> Reply:
         verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
-        is_kept = torch_stays(verdict)
+        is_kept = keeps_new_torch(verdict)
         ended = replace(
             answer,
             state="installed" if is_kept else "restored",
@@ -328,7 +328,7 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     if ended and ended.phase != "keeping":
         return _undone(folder, ended)
     layout = layout_of_folder(folder)
-    journal = change.undo_known(folder / STORE, layout).journal
+    journal = change.change_to_undo(folder / STORE, layout).journal
     planned = InstallAnswer(
         state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )

@@ -17,9 +17,9 @@ from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_for_build
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.job import InstallJob, Plan, device_to_prove
+from gpusetup.install.job import InstallJob, Plan, device_to_verify
 from gpusetup.install.switching.journal import STORE, Journal, require_followable, text_of
-from gpusetup.install.switching.unpack import stage_of
+from gpusetup.install.switching.unpack import staging_folder
 from gpusetup.install.target import Target, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
@@ -115,7 +115,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
         notes += [f"{fact}: the file is only as trusted as the connection"]
-    unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
+    unpack = unpack_step(target.python, staging_folder(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     # If the settings forbid all indexes, uv reads only folders of wheels.
     used = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
@@ -130,7 +130,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         after={wheel.name: wheel.version for wheel in wheels},
         hosts=tuple(dict.fromkeys(filter(None, hosts))),
         notes=tuple(dict.fromkeys(notes)),
-        device=device_to_prove(task.build.backend, task.gpus_here),
+        device=device_to_verify(task.build.backend, task.gpus_here),
     )
 
 
