@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_verify, keeps_new_torch, run_verify
-from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
+from gpusetup.install.planning import free_bytes, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import STORE, Journal
@@ -55,7 +55,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import Decision, afterwards, decide, described_python
+from gpusetup.project.decide import decide, described_python, notes_on_direct
 from gpusetup.project.edit import (
     Edit,
     backends_of_variants,
@@ -82,12 +82,6 @@ def wish_of(question: InstallQuestion) -> Wish:
     wish = parse_words(question.packages, question.torch)
     wish = with_torch_of_companions(wish, load_catalog())
     return replace(wish, backend=question.backend, upgrade=question.upgrade)
-
-
-def decision_of(question: InstallQuestion, asks: Sequence[Ask], machine: Snapshot) -> Decision:
-    """The request of the options together with what the files of `-r` ask for on this machine."""
-    wish = wish_of(question)
-    return decide(asks, wish, host_for(question, wish, machine), load_catalog())
 
 
 def host_for(
@@ -225,8 +219,9 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     job = InstallJob(talk=out.talk)
     run = Run(question, out, job, machine, target)
     refuse_torch_of_conda(question, machine)
-    decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
-    notes = (*decision.notes, *afterwards(decision.later, machine))
+    wish, asks = wish_of(question), tuple(map(read_ask, question.requirements))
+    decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
+    notes = (*decision.notes, *notes_on_direct(decision.direct, machine))
     task = _chosen(run, decision.wish)
     if task.changes.is_empty:
         verdict = None
@@ -311,7 +306,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
         "created": "the environment is new" if run.target.venv else None,
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
+    all_notes = (*plan.notes, *notes)
     screen = screens.plan_screen(answer, rows, screens.downloads(plan.wheels), all_notes)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
@@ -372,8 +367,8 @@ def show_described(
     if machine.torch.installed and machine.torch.version:
         before["torch"] = machine.torch.version
     asks = tuple(map(read_ask, question.requirements))
-    machine = described_python(asks, machine)
-    decision = decision_of(question, asks, machine)
+    machine, wish = described_python(asks, machine), wish_of(question)
+    decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, out.talk)
     changes, build = task.changes, task.build
@@ -384,7 +379,7 @@ def show_described(
         python = machine.python.executable
         steps = steps_of_wheels("uv", task.choice, python, packages, question.root)
         argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
-    notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
+    notes = (*filter(None, [note]), *decision.notes, *notes_on_direct(decision.direct, machine))
     answer = InstallAnswer(
         state="unchanged" if task.changes.is_empty else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
@@ -499,7 +494,12 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     steps = edit.steps
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
-    notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
+    notes = [
+        *edit.notes,
+        *python_notes,
+        *decision.notes,
+        *notes_on_direct(decision.direct, host.machine),
+    ]
     if not named_file.is_there(Path(PROJECT_FILE)):
         notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
     return _edit_reply(ask.path, after, replace(edit, steps=steps, notes=tuple(notes)))

@@ -70,10 +70,9 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         question = question_of(target, task)
         # torch is the first of its family.
         torch, *companions = question.names
-        any_release = (f"{torch}{bound}", *companions)
+        any_release = replace(question, family=(f"{torch}{bound}", *companions), others=())
         with suppress(Unsatisfiable):
-            there = lock_of(replace(question, family=any_release, others=()))["torch"]["version"]
-            version, _, label = there.partition("+")
+            version, _, label = lock_of(any_release)["torch"]["version"].partition("+")
             # A folder of wheels may have only a CPU build, which does not replace one for a GPU.
             if label != "cpu" or task.build.backend == "cpu":
                 task = task.within(f"=={version}", "the newest on the mirror that fits")
@@ -106,15 +105,22 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         wheels = wheels_for(job, target, question)
     except Unsatisfiable as problem:
         source = "your folder of wheels" if job.settings.has_no_index else question.index
-        raise _with_its_index(problem, question, task, source) from problem
+        raise _naming_the_index(problem, question, task, source) from problem
     installed = target.installed
     before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
     _require_changeable(target, task, wheels, before)
     notes = [*task.all_notes]
+    # A file on this disk needs no hash.
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
-        notes += [f"{fact}: the file is only as trusted as the connection"]
+        notes.append(f"{fact}: the file is only as trusted as the connection")
+    folder = Path(target.prefix).parent
+    if (folder / "uv.lock").is_file():
+        notes.append(
+            f"{folder} is a uv project: the next `uv sync` there removes what its lock does not "
+            "name. `gpusetup install --project` prints the lines that keep this torch"
+        )
     unpack = unpack_step(target.python, staging_folder(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     # If the settings forbid all indexes, uv reads only folders of wheels.
@@ -134,21 +140,23 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     )
 
 
-def _with_its_index(
+def _naming_the_index(
     problem: Unsatisfiable, question: Question, task: Task, source: str
 ) -> GpuSetupError:
     """uv's problem, as an error that says which index lacks something; `source` names torch's."""
     requested = {*question.names, *map(name_of, question.others)}
+    not_found = {*names_not_found(problem.message)}
     # The user's own indexes lack something that torch requires.
-    if {*names_not_found(problem.message)} - requested:
+    if not_found - requested:
         return Unreached(problem.message, hint=problem.hint)
     lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
+    # Not torch's index is the cause, but versions that conflict.
     if not lacking:
         return problem
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
     # uv does not tell a missing page from one that the index refuses to show.
-    has_no_page = "://" in source and {*names_not_found(problem.message)} & {*question.names}
+    has_no_page = "://" in source and not_found & {*question.names}
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(
         f"{without_logins(source)} has no {' and no '.join(lacking)} {where}",
@@ -268,9 +276,9 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
                     url, auth=login, timeout=ANSWER_SECONDS, allow_redirects=True, verify=verify
                 )
                 length = answer.headers.get("Content-Length", "") if answer.ok else ""
-        # A number of bytes fits into 64 bits.
-        is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
-        yield replace(wheel, size_bytes=int(length)) if is_size else wheel
+        # A server may send any text. A number of bytes fits into 64 bits.
+        is_number = re.fullmatch(r"[0-9]{1,19}", length) is not None
+        yield replace(wheel, size_bytes=int(length)) if is_number else wheel
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -292,18 +300,3 @@ def free_bytes(folder: str) -> int:
     while not nearest.exists():
         nearest = nearest.parent
     return shutil.disk_usage(nearest).free
-
-
-# --- notes about the environment ------------------------------------------------------------------
-
-
-def notes_of_target(target: Target) -> tuple[str, ...]:
-    """A note on the environment of a uv project, which `uv sync` resets to its lock; empty for any
-    other."""
-    folder = Path(target.venv or target.layout.prefix).parent
-    if not (folder / "uv.lock").is_file():
-        return ()
-    return (
-        f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "
-        "`gpusetup install --project` prints the lines that keep this torch",
-    )

@@ -22,7 +22,6 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.target import ask_python, choose_target
-from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.system import System
 
 LIBRARIES = ("site-packages", "dist-packages")
@@ -166,22 +165,6 @@ def real_below(prefix: str, folder: str) -> str:
     if not real_folder.startswith(f"{real_prefix}{os.sep}"):
         return folder
     return prefix + real_folder[len(real_prefix) :]
-
-
-# --- whether it can be changed --------------------------------------------------------------------
-
-
-def require_possible_folder(folder: str) -> None:
-    """Raise `Blocked` for a path at which there is no environment and none can be created."""
-    hint = "nothing was changed; name another folder: `--venv DIR`"
-    path = Path(folder)
-    with blocked_by_files(f"{folder} can be no environment", hint):
-        try:
-            path.stat()
-        except FileNotFoundError:
-            # The path is free for a new folder, unless it is a broken link.
-            if path.is_symlink():
-                raise
 
 
 # --- the distributions in it ----------------------------------------------------------------------

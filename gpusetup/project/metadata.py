@@ -16,7 +16,7 @@ from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.project.ask import MOST_BYTES, Ask, Source, Variant, later_of, named_family
+from gpusetup.project.ask import MOST_BYTES, Ask, Source, Variant, direct_reference, named_family
 from gpusetup.project.requirements import add_file
 from gpusetup.uv.toml import parse_toml
 
@@ -102,8 +102,10 @@ def add_uv(ask: Ask, uv: Mapping[str, Any]) -> None:
                     Source(package=package, index=index, variant=variant, marker=marker)
                 )
             if address:
-                later = later_of(f"{package} @ {address}", f"{place} sources", variant, marker)
-                ask.later += [later] if later else []
+                reference = direct_reference(
+                    f"{package} @ {address}", f"{place} sources", variant, marker
+                )
+                ask.direct += [reference] if reference else []
                 elsewhere.add(package)
     ask.requests = [
         one for one in ask.requests if one.name not in elsewhere or named_family([one.name])

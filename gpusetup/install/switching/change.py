@@ -52,7 +52,6 @@ from gpusetup.install.target import (
     files_of_all,
     layout_of,
     record_rows,
-    require_possible_folder,
     versions,
 )
 from gpusetup.model.builds import FAMILY
@@ -416,10 +415,18 @@ def drop_leftovers(store: Path) -> None:
 
 def target_folder(python: str | None, venv: str | None) -> Path:
     """The folder of the environment that `--python` or `--venv` names, or of the active one. A
-    named one needs no interpreter."""
+    named one needs no interpreter. Raises Blocked for a path that can be no environment."""
     if venv:
-        require_possible_folder(venv)
-        return Path(venv).absolute()
+        folder = Path(venv)
+        hint = "nothing was changed; name another folder: `--venv DIR`"
+        with blocked_by_files(f"{venv} can be no environment", hint):
+            try:
+                folder.stat()
+            except FileNotFoundError:
+                # The path is free for a new folder, unless it is a broken link.
+                if folder.is_symlink():
+                    raise
+        return folder.absolute()
     if python:
         named = Path(python).absolute()
         # A run that was killed may have left an environment without an interpreter. The name may be

@@ -21,10 +21,11 @@ from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target import LIBRARIES, Layout, record_rows
+from gpusetup.model.logins import split_login
 from gpusetup.model.steps import Step
 from gpusetup.uv.errors import uv_error
-from gpusetup.uv.program import uv_environment, uv_program
-from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
+from gpusetup.uv.program import uv_environment, uv_program, with_torch_index
+from gpusetup.uv.question import APPLIED, Wheel, lock_text, size_text
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -78,7 +79,11 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     size_bytes = sum(wheel.size_bytes or 0 for wheel in plan.wheels)
     job.talk(f"Fetching {len(plan.wheels)} wheels ({size_text(size_bytes)}) ...")
-    output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
+    # uv finds a login under the name of torch's index, so the index must be named to it.
+    is_private = split_login(plan.torch_index)[1] is not None
+    more = {"UV_INDEX": with_torch_index(plan.torch_index)} if is_private else {}
+    environment = uv_environment(more, login_of=plan.torch_index, drop=APPLIED)
+    output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
         raise uv_error("cannot download and unpack the wheels", output, Unreached)
     return checked_places(folder / "root", plan.wheels, layout)
