@@ -76,9 +76,6 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     return choice
 
 
-# --- torch with packages --------------------------------------------------------------------------
-
-
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
@@ -174,9 +171,6 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
         packages=package_set.packages,
         notes_on_packages=package_set.notes,
     )
-
-
-# --- torch alone ----------------------------------------------------------------------------------
 
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:

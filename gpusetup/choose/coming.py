@@ -119,9 +119,6 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     return tuple(name for name in FAMILY if name in members)
 
 
-# --- what is offered instead ----------------------------------------------------------------------
-
-
 def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     """The newest build, which `install --upgrade` would install; None for another maker's GPUs.
     `root` is the root URL of torch's index or a mirror, without a login."""

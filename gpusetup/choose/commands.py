@@ -209,9 +209,6 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     return NEW_NAME if re.fullmatch(of_conda, folder) else None
 
 
-# --- the public document --------------------------------------------------------------------------
-
-
 def answer_of(
     choice: Choice,
     machine: Snapshot,

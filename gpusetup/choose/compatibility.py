@@ -39,9 +39,6 @@ def uses_torch(name: str) -> bool:
     return name in USES_TORCH or companion_table().project(name) is not None
 
 
-# --- a package with a build -----------------------------------------------------------------------
-
-
 def why_no_release_works(
     word: str, build: TorchBuild, host: HostFacts, catalog: Catalog, *, by_table: bool = False
 ) -> str | None:

@@ -177,9 +177,6 @@ def main_reason(question: BuildQuestion) -> str:
     return min(reasons_of_builds, key=len)[0].partition(", only for")[0]
 
 
-# --- the best ------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1024)
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
     """The catalog's builds for this platform and the installer's channels, newest torch first; for

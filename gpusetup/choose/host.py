@@ -118,9 +118,6 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     )
 
 
-# --- reading a snapshot ---------------------------------------------------------------------------
-
-
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     """The machine as a host, with the facts that decide which builds fit. If the machine does not
     show a fact, such as the driver's CUDA version, it comes from the catalog."""

@@ -38,9 +38,6 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
     return ("torch", *(name for name in COMPANIONS if name in packages))
 
 
-# --- torch as a build -----------------------------------------------------------------------------
-
-
 def is_conda_torch(machine: Snapshot) -> bool:
     """Whether conda must change this environment, because it installed torch there."""
     return machine.python.manager == "conda" and machine.torch.installer == "conda"

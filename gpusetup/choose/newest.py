@@ -103,9 +103,6 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     return Unsatisfiable("\n  ".join(lines), hint=hint)
 
 
-# --- the change that would help most --------------------------------------------------------------
-
-
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The other driver or Python with which the newest torch fits; None if none gives a newer one
     than the chosen build has. Of two equally good changes the first one counts."""
@@ -160,8 +157,6 @@ def changes(
         other_host = replace(host, python=python, python_bits=64)
         yield "python", python, replace(question, host=other_host)
 
-
-# --- notes ----------------------------------------------------------------------------------------
 
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 

@@ -350,8 +350,6 @@ class Search:
                     yield build
                     break
 
-    # --- asking ---
-
     def _try(self, build: TorchBuild, words: tuple[str, ...]) -> IndexAnswer:
         """The packages that work with a build, or the reason why there are none. Releases that the
         companion table excludes do not count."""
@@ -417,8 +415,6 @@ class Search:
         self.left_to_installer.update(dict.fromkeys(culprits, reason))
         return True
 
-    # --- the answer ---
-
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
         """The set of an answer: torch's family, the requested packages, then the rest."""
         torch_index = index_url(build.backend, self.index.torch_root)
@@ -468,8 +464,6 @@ class Search:
         if self.question.wish.torch:
             return reason
         return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)
-
-    # --- refusals ---
 
     def _refuse_other_python(self, word: str) -> None:
         """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that
@@ -542,9 +536,6 @@ def _mentions(name: str, reason: str) -> bool:
     """Whether uv's reason names a package, alone or with a version: `vllm==0.9` names vllm, but not
     `vllm-flash`."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
-
-
-# --- if nothing works -----------------------------------------------------------------------------
 
 
 def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:

@@ -195,9 +195,6 @@ def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapsh
     return there, bool(question.given & {*whole, "architecture", "glibc"})
 
 
-# --- the document ---------------------------------------------------------------------------------
-
-
 def _document(
     question: Question, choice: Choice, host: Host, machine: Snapshot, root: str
 ) -> ResolveAnswer:

@@ -63,9 +63,6 @@ def run_step(job: InstallJob, step: Step, environment: Mapping[str, str]) -> Out
     return replace(output, argv=step.argv)
 
 
-# --- the test of an environment -------------------------------------------------------------------
-
-
 def run_verify(
     job: InstallJob, python: str, device: str, torch: str | None = None
 ) -> dict[str, Any]:

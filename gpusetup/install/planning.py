@@ -195,9 +195,6 @@ def _require_changeable(
         )
 
 
-# --- the index ------------------------------------------------------------------------------------
-
-
 def question_of(target: Target, task: Task) -> Question:
     """The question to uv about a task, with torch's packages from the index of its backend."""
     build, changes, backend = task.build, task.changes, task.build.backend
@@ -223,9 +220,6 @@ def question_of(target: Target, task: Task) -> Question:
         python=target.layout.python,
         python_version=target.layout.version,
     )
-
-
-# --- the wheels -----------------------------------------------------------------------------------
 
 
 def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
@@ -279,9 +273,6 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
         # A server may send any text. A number of bytes fits into 64 bits.
         is_number = re.fullmatch(r"[0-9]{1,19}", length) is not None
         yield replace(wheel, size_bytes=int(length)) if is_number else wheel
-
-
-# --- the disk -------------------------------------------------------------------------------------
 
 
 def unpacked_bytes(wheel: Wheel) -> int:

@@ -84,9 +84,6 @@ class Target(Frozen):
         return {} if self.venv else versions(distributions(self.layout))
 
 
-# --- finding it -----------------------------------------------------------------------------------
-
-
 def must_create_venv(folder: str) -> bool:
     """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR exists but
     is not an environment."""
@@ -166,8 +163,6 @@ def real_below(prefix: str, folder: str) -> str:
         return folder
     return prefix + real_folder[len(real_prefix) :]
 
-
-# --- the distributions in it ----------------------------------------------------------------------
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
 """The name of a metadata folder: project and version, and for an egg also the Python version."""

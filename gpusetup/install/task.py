@@ -103,9 +103,6 @@ class Task(Frozen):
         return replace(self, choice=choice, changes=changes, why=why)
 
 
-# --- reasons to stop ------------------------------------------------------------------------------
-
-
 def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     """The error for a problem that installing torch does not fix, with what to do instead."""
     version = machine.torch.version

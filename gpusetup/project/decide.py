@@ -294,9 +294,6 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     return None
 
 
-# --- when it does not fit -------------------------------------------------------------------------
-
-
 def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, TorchBuild] | None:
     """The newest Python that a project allows and for which a build fits, with that build."""
     pythons = {name for build in in_scope(question) for name in build.pythons}

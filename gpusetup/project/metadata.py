@@ -154,13 +154,13 @@ def specifier_of_poetry(text: str) -> str:
     parts = []
     # Of alternatives (`^2.4 || ^3.0`), which a specifier cannot express, only the first is read.
     for part in filter(None, (piece.strip() for piece in text.split("||")[0].split(","))):
-        found = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
-        if found:
-            numbers = [int(number) for number in found[2].split(".")]
+        caret_or_tilde = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
+        if caret_or_tilde:
+            numbers = [int(number) for number in caret_or_tilde[2].split(".")]
             last = len(numbers) - 1
             # The position of the last number that stays the same.
             fixed = min(1, last)
-            if found[1] == "^":
+            if caret_or_tilde[1] == "^":
                 fixed = next((position for position, one in enumerate(numbers) if one), last)
             end = [*numbers[:fixed], numbers[fixed] + 1]
             parts.append(f">={part[1:]},<{'.'.join(map(str, end))}")
@@ -221,9 +221,6 @@ def _text(value: ast.expr | None) -> str | None:
     """The text of a literal; None for anything else."""
     is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
     return value.value if is_text else None  # type: ignore[union-attr]
-
-
-# --- locks ----------------------------------------------------------------------------------------
 
 
 def add_lock(ask: Ask) -> None:

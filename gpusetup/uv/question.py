@@ -302,9 +302,6 @@ def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
     return f"{processor}-manylinux_2_{nearest}", {}
 
 
-# --- the wheels of a lock -------------------------------------------------------------------------
-
-
 APPLIED = ("UV_CONSTRAINT", "UV_OVERRIDE")
 """The user's variables that were applied in the plan, and that uv refuses together with a lock."""
 

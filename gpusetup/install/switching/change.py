@@ -186,8 +186,6 @@ class Change:
         self.journal = journal
         write_journal(self.store, self.journal)
 
-    # --- forwards ---------------------------------------------------------------------------------
-
     def exchange(
         self, job: InstallJob, layout: Layout, places: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
@@ -264,8 +262,6 @@ class Change:
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.kept_paths)
         self._forget()
-
-    # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
         """Restore the previous state: delete the new files, and move the old ones back.
@@ -475,9 +471,6 @@ def recover_unfinished(
         folder.rmdir()
     talk(f"{folder} is in its {'new' if journal.phase == 'keeping' else 'previous'} state again.")
     return journal
-
-
-# --- undo -----------------------------------------------------------------------------------------
 
 
 TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost until then"
