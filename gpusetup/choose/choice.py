@@ -52,7 +52,7 @@ class Choice(Frozen):
     catalog_as_of: str = ""
 
     @property
-    def moves(self) -> bool:
+    def installs_torch(self) -> bool:
         """Whether torch is installed for the first time, replaced, or installed again."""
         # "again" is included, because torch is reinstalled to restore its missing files.
         return self.action not in ("kept", "refused", "nothing")
@@ -67,7 +67,7 @@ def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
     return build.index or index_url(build.backend, root)
 
 
-def crosses(installed: str | None, chosen: str | None) -> bool:
+def loses_gpu_support(installed: str | None, chosen: str | None) -> bool:
     """Whether replacing the installed backend with the chosen one gives up support for the
     installed backend's GPUs.
 

@@ -61,7 +61,7 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.choose.choose import choose
     from gpusetup.choose.host import host_of
-    from gpusetup.choose.installed import by_conda
+    from gpusetup.choose.installed import is_conda_torch
     from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
     from gpusetup.model.frozen import replace
@@ -71,7 +71,7 @@ def run(question: Question, out: Console) -> Reply:
     check_wish(Wish(torch=question.torch), catalog)
     snapshot = _machine_of(question, out)
     # As `install` does: conda changes a torch that it installed.
-    installer = "conda" if by_conda(snapshot) else "auto"
+    installer = "conda" if is_conda_torch(snapshot) else "auto"
     wish = Wish(torch=question.torch, installer=installer)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     # A report is about somebody else's folder.
@@ -124,7 +124,7 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
         return snapshot
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import maker_of_name
-    from gpusetup.choose.described import for_host
+    from gpusetup.choose.described import on_other_host
     from gpusetup.errors import Unsatisfiable
 
     catalog = load_catalog()
@@ -134,7 +134,7 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
                 f"{name!r} is {maker.name}'s, and doctor judges only NVIDIA GPUs by name",
                 hint="`gpusetup resolve --gpu NAME` names the torch for it",
             )
-    return for_host(snapshot, question.gpu, question.driver, catalog)
+    return on_other_host(snapshot, question.gpu, question.driver, catalog)
 
 
 def exit_code(answer: DoctorAnswer, *, strict: bool) -> int:
