@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import DRIVER, FROM, GPU, PYTHON, TIMEOUT, TORCH, Machine, gather
@@ -97,7 +98,9 @@ def run(question: Question, out: Console) -> Reply:
 
         others = environments_with_torch(System(), snapshot.python.prefix)
         answer = replace(answer, other_environments=others)
-    return Reply(answer, doctor_screen, exit_code(answer, strict=question.strict))
+    recorded = Path(str(question.machine)).name if question.machine else None
+    code = exit_code(answer, strict=question.strict)
+    return Reply(answer, lambda answer: doctor_screen(answer, recorded), code)
 
 
 def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:

@@ -209,14 +209,13 @@ def _choose_gpus(source: SampleSource, named: tuple[str, ...], out: Console) -> 
         out.talk(sentence)
 
 
-Samples = Callable[..., "Iterator[Sample]"]
-"""Takes the processes to watch, or a command that was started, and yields samples."""
-
-
 def _command(
-    argv: tuple[str, ...], samples: Samples, recording: Recording, about: Summary
+    argv: tuple[str, ...],
+    samples: Callable[..., Iterator[Sample]],
+    recording: Recording,
+    about: Summary,
 ) -> Reply:
-    """Run the command while watching it, and return its exit code."""
+    """Run the command while watching it (`samples`), and return its exit code."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command
 

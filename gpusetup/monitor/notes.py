@@ -29,7 +29,7 @@ NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_high & ~(s.memory_grew | s.server),
      "memory {gpu.memory.p95} % full, more than 90 %: a little more ends the run. Use a smaller "
      "batch with more accumulation; `gpusetup tune --batch-size` finds the largest that fits", ""),
-    (s.memory_has_room & s.training,
+    (s.memory_has_room & s.training & (s.busy | ~s.watched),
      "memory {gpu.memory.p95} % full (70 to 90 % is usual): a larger batch fits and may be faster; "
      "`gpusetup tune --batch-size` finds the largest", ""),
     (s.hot, "{gpu.heat} °C, more than 85 °C: improve the cooling", ""),

@@ -50,7 +50,7 @@ class WatchedRun:
 
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        # The names of the logs begin so, such as `nvidia-smi csv`; the live source is `nvidia-smi`.
+        # The names of the logs begin so, such as `nvidia-smi CSV`; the live source is `nvidia-smi`.
         is_log = (about.source or "").startswith("nvidia-smi ")
         is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
         self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)

@@ -150,7 +150,7 @@ FAULTS: Mapping[str, str] = {
 
 # --- rows: CSV and dmon ---------------------------------------------------------------------------
 
-CSV = "nvidia-smi csv"
+CSV = "nvidia-smi CSV"
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu")
 """The first of these columns that a row has identifies its GPU; `gpu` is a column of dmon."""
 Row = Mapping[str, str]

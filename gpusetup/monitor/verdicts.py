@@ -17,7 +17,7 @@ from gpusetup.monitor.signs import Sign
 
 
 class VerdictCase(NamedTuple):
-    verdict: Verdict
+    verdict: Verdict | None
     cause: str
     proof: Sign
     sentence: str
@@ -77,7 +77,7 @@ CASES: tuple[VerdictCase, ...] = (
          ("free-the-card",)),
     # One output of nvidia-smi shows how much a GPU works, but not why.
     MARGIN._replace(proof=s.one_reading & MARGIN.proof),
-    VerdictCase("bursty", "one-reading",
+    VerdictCase(None, "one-reading",
          s.one_reading & not_busy,
          "{well_used}{holders}; one reading shows how much it works, not why",
          ("see-whose-they-are", "watch-the-command")),
@@ -146,8 +146,9 @@ CASES: tuple[VerdictCase, ...] = (
          IN_BURSTS, ("watch-the-command", "see-where-it-waits")),
     VerdictCase("input-starved", "short-pieces",
          not_busy,
-         "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): the host "
-         "does not keep up, with data or with launching kernels", ("help-the-host",)),
+         "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): it waits "
+         "for data or for kernels that the CPU launches; the GPU's figures cannot tell which",
+         ("watch-the-command",)),
     # The GPU is busy, but its memory is at a limit.
     MARGIN,
     VerdictCase("memory-bound", "bus",
@@ -180,7 +181,7 @@ IDLE_CASES: tuple[VerdictCase, ...] = (
 )  # fmt: skip
 
 ORDER = (
-    *("throttled", "communication-bound", "input-starved", "bursty", "launch-bound"),
+    *("throttled", "communication-bound", "input-starved", "bursty", None, "launch-bound"),
     *("memory-tight", "memory-bound", "good"),
 )
 """The verdicts from worst to best, used if several GPUs have different verdicts."""

@@ -52,16 +52,6 @@ def whole(value: float | None) -> str:
     return "?" if value is None else f"{value:.0f}"
 
 
-def megabytes(rate: float | None) -> str | None:
-    """
-    >>> megabytes(2.5e7), megabytes(1.16e10), megabytes(None)
-    ('25 MB/s', '11.6 GB/s', None)
-    """
-    if rate is None:
-        return None
-    return f"{rate / 1e6:.0f} MB/s" if rate < 1e9 else f"{rate / 1e9:.1f} GB/s"
-
-
 def labels(gpus: Iterable[GpuRun]) -> str:
     return ", ".join(gpu.label for gpu in gpus)
 
@@ -285,7 +275,7 @@ PHRASES: dict[str, Phrase] = {
     "highest_use": lambda s: whole(max(or_zero(gpu.utilization) for gpu in s.run.gpus)),
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
-    "read": lambda s: megabytes(s.work.read_rate),
+    "read": lambda s: None if s.work.read_rate is None else f"{s.work.read_rate / 1e6:.0f} MB/s",
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if not gpu.lost])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",
