@@ -266,14 +266,7 @@ def change_of(
     # A user who names a backend accepts that the current GPU maker loses support.
     is_requested = question.maker is not None or wish.wanted_backend != "auto"
     if loses_gpu_support(installed.backend, build.backend) and not is_requested:
-        unchanged = choice_of_installed(installed, question)
-        # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
-        if wish.wants_newest and works_here(installed, machine, question):
-            return replace(unchanged, action="kept")
-        # Without an NVIDIA GPU, there is no sign that another build would work better.
-        if question.host.presence == "none":
-            return replace(unchanged, action="refused")
-        return replace(choice, action="refused")
+        return unrequested_loss(installed, choice, question, wish, machine)
     if takes_newest:
         return replace(choice, action="newest" if question.maker else "upgrade")
     new_version = parsed(build.torch)
@@ -285,6 +278,21 @@ def change_of(
     if is_older or (newest.build is not None and newest.build.torch == build.torch):
         return replace(choice, action="newest")
     return replace(choice, action="nearest-newer")
+
+
+def unrequested_loss(
+    installed: TorchBuild, choice: Choice, question: BuildQuestion, wish: Wish, machine: Snapshot
+) -> Choice:
+    """The choice instead of one that would give up support for the installed torch's GPUs, which
+    nobody asked for: the installed torch stays, or the change is refused."""
+    unchanged = choice_of_installed(installed, question)
+    # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
+    if wish.wants_newest and works_here(installed, machine, question):
+        return replace(unchanged, action="kept")
+    # Without an NVIDIA GPU, there is no sign that another build would work better.
+    if question.host.presence == "none":
+        return replace(unchanged, action="refused")
+    return replace(choice, action="refused")
 
 
 def may_stay(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
@@ -334,7 +342,7 @@ REASONS: dict[str, str] = {
 
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     """Why this torch is installed or kept, in a sentence; None if there is nothing to say."""
-    build, installed, torch = choice.build, choice.installed, question.wish.torch
+    build, installed, torch = choice.build, choice.installed, choice.wish.torch
     if build is None:
         return None
     if torch is not None and choice.installs_torch:
@@ -350,7 +358,8 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
             f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
             "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
         )
-    # For AMD's and Intel's GPUs, the installed version is not looked for, so nothing is said of it.
+    # For AMD's and Intel's GPUs, no other index is searched for the installed version, so nothing
+    # is said about it.
     if installed is None or (question.maker and choice.action == "newest"):
         return "the newest that fits"
     if choice.action == "kept" and installed.backend == UNREAD:

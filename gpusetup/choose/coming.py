@@ -54,6 +54,7 @@ def changes_for(choice: Choice, host: Host, catalog: Catalog) -> Changes:
         # Without a version from an index, the installer chooses one that the requirement allows.
         if package is None or package.version is None:
             packages.append(word)
+        # Packages with an index are in `on_torch_index` below.
         elif not package.index_url:
             packages.append(package.requirement)
     requested = Changes(

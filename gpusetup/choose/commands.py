@@ -152,10 +152,9 @@ def steps_of_conda(
     """The steps for conda: one, or three if a new environment with this name is created.
 
     On the channel `pytorch`, the companions' versions are pinned. On conda-forge, the solver picks
-    those that were built for this torch. Raises Unsatisfiable if conda's channels have no build
-    that fits.
+    those that were built for this torch. Of `packages`, only torch's companions count. Raises
+    Unsatisfiable if conda's channels have no build that fits.
     """
-    version = python_tag(machine)
     # The new environment is named even though it should be active by then. If `conda activate`
     # fails, its packages must not go into another environment.
     target: Words = ("--name", name) if name else ()
@@ -187,6 +186,7 @@ def steps_of_conda(
     install = Step(argv=("conda", "install", "--yes", *target, *options, *specs, *limits))
     if not name:
         return (install,)
+    version = python_tag(machine)
     python = f"python={version}" if version else "python"
     # Python comes from conda-forge, whichever channel torch comes from. Without `--yes`, conda asks
     # before it removes an environment of the same name.

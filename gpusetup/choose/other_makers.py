@@ -160,7 +160,7 @@ def why_no_builds(
                 f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the "
                 f"Core Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
             )
-        # AMD's own index has kernels for exactly these GPUs.
+        # A row with an index of its own comes from AMD, and was chosen for these GPUs' kernels.
         is_served = gpu.target in (None, *BUILT_FOR) or any(row.index for row in rows)
         if maker is AMD and not is_served:
             problem = f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"

@@ -556,12 +556,14 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         # Only packages that cause the failure need a workaround.
         if project is None or not alone.why_not(newest):
             continue
+        # A pin that cannot run here is the whole answer.
         refused_pin = _refusal_of_pin(word, question)
         if refused_pin:
             return refused_pin
+        has_wheels = any(project.has_wheels(row) for row in project.rows)
         # Do not suggest an hour of compiling for a package that cannot compute on these GPUs.
-        runs = why_not_on_gpus(project, newest, host.facts) is None
-        if runs and not any(map(project.has_wheels, project.rows)):
+        runs_here = why_not_on_gpus(project, newest, host.facts) is None
+        if runs_here and not has_wheels:
             steps.append(build_advice(project.name, host.machine.os.family))
         steps += alternatives_to((project.name,), newest)
     version = host.machine.driver.version

@@ -336,6 +336,7 @@ def pairs(context: RuleContext) -> Findings:
             continue
         install = paste.gpusetup(context, project.name)
         fix = Fix(text="Install the release that works with this torch", commands=(install,))
+        # Without the table's source, which stands in brackets at the end.
         pair = reason.partition(" (")[0]
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)

@@ -99,6 +99,7 @@ def as_text(name: str, value: object) -> str | None:
     >>> as_text("total_bytes", 80 << 30), as_text("lost", True), as_text("power_limit_watts", 349.9)
     ('80 GiB', 'yes', '350 W')
     """
+    # A source that cannot list MIG instances gives an empty list, so it counts as unknown.
     if value is None or value == ():
         return None
     # Test for bool first, because Python's True is also a number.

@@ -14,12 +14,7 @@ from pathlib import Path
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import GPU_NAME, facts_of
 from gpusetup.fleet.names import natural, on_one_line
-from gpusetup.fleet.node_check import (
-    NodeCheckAnswer,
-    NodeFinding,
-    findings_of,
-    uuids_of,
-)
+from gpusetup.fleet.node_check import NodeCheckAnswer, NodeFinding, findings_of, uuids_of
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity

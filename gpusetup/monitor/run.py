@@ -52,6 +52,7 @@ class WatchedRun:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so, such as `nvidia-smi CSV`; the live source is `nvidia-smi`.
         is_log = (about.source or "").startswith("nvidia-smi ")
+        # Two samples of a long log are a moment too.
         is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
         self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
         """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
@@ -132,8 +133,8 @@ class Subject:
 
     @cached_property
     def gpus_of_job(self) -> int:
-        """How many GPUs work on the same job: all that work if a command is watched, otherwise
-        those with the same model and program names."""
+        """How many GPUs work on the same job: all if a command (or its ranks) is watched, or else
+        those with the same model and programs."""
         if self.run.command or self.run.ranks:
             return len(self.run.at_work)
         job = (self.gpu.name, self.gpu.programs)

@@ -106,6 +106,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """
     if maker := maker_of_name(text, rows):
         raise error_for_other_maker(repr(text), maker)
+    # It has no memory if cards with this name have several sizes.
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
@@ -114,6 +115,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     names = ", ".join(dict.fromkeys(row.name for row in matching))
     hint = f"one of: {names}" if matching else "give `--gpu-mem 24GiB`"
     sxm_cards = [row for row in matching if "SXM" in row.name]
+    # The card with exactly this name, or the only desktop card with this number: names of laptop
+    # cards have more words.
     words = tokens(text) - NOT_TELLING
     exact_cards = [row for row in matching if tokens(row.name) - NOT_TELLING == words]
     usual = next((cards[0] for cards in (sxm_cards, exact_cards) if len(cards) == 1), None)

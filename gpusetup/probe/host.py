@@ -57,6 +57,8 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     kernel_version = read_or_none(system, "/proc/version") or ""
     # The last byte of this EFI variable is 1 if Secure Boot is on. Without EFI there is none.
     secure_boot = read_or_none(system, SECURE_BOOT)
+    # A kernel that a user built for WSL need not name Microsoft, but has WSL's device.
+    is_wsl = "microsoft" in kernel_version.lower() or exists(system, "/dev/dxg")
     os = replace(
         os,
         name=name,
@@ -65,7 +67,7 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
         # The closest relative first: a derived distribution can use their packages.
         like=tuple(release.get("ID_LIKE", "").lower().split()),
         libc=libc,
-        wsl="microsoft" in kernel_version.lower() or exists(system, "/dev/dxg"),
+        wsl=is_wsl,
         jetson=read_jetson(system),
         secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
@@ -177,8 +179,8 @@ def free_memory(system: System) -> int | None:
             # Cached files (`active_file` and `inactive_file`) count as used, but the kernel drops
             # them when memory is needed.
             cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
-            free_sizes.append(int(limit) - max(0, int(used) - cached))
-    return min((size for size in free_sizes if size), default=None)
+            free_sizes.append(max(0, int(limit) - max(0, int(used) - cached)))
+    return min((size for size in free_sizes if size is not None), default=None)
 
 
 def _memory_sizes(system: System) -> dict[str, int]:

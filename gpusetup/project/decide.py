@@ -309,8 +309,12 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if a project excludes the Python of the environment, with the Python that
     it takes and the torch that comes with it."""
+    # Only the machine's own Python has a patch version; a described one has none.
     version = host.machine.python.version or host.facts.python
-    if ask.brings_python or not ask.python or not host.facts.python or not version:
+    # Such a tool creates the environment with a Python that the project takes.
+    if ask.brings_python:
+        return
+    if not ask.python or not host.facts.python or not version:
         return
     if allows_python(ask.python, version):
         return
@@ -391,7 +395,8 @@ def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
 
 
 def notes_on_direct(direct: Sequence[DirectReference], machine: Snapshot) -> tuple[str, ...]:
-    """A note with the command that installs what no index has, once torch is there."""
+    """One note with the command that installs all that no index has, once torch is there; empty if
+    there is none."""
     if not direct:
         return ()
     words: list[str] = []

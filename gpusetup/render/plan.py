@@ -58,6 +58,7 @@ def plan_text(plan: PlanCell) -> Screen:
     some_way_fits = any(way.fits for way in plan.ways)
     if fits_on_gpu or not some_way_fits:
         lines += _memory(plan)
+    # The settings still matter if it fits with offload.
     if plan.fits or not some_way_fits:
         lines += _settings(plan)
     lines += _settings_of_trainer(plan)
@@ -195,9 +196,10 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {margin}"
 
     if memory.reserved:
-        # Without the gaps that the allocator frees before it fails.
-        reserved = memory.allocated + memory.fragmentation
-        lines["torch reports"] = f"{memory.allocated:8.2f}  in tensors, {reserved:.2f} reserved"
+        # Before it fails, the allocator frees all gaps but these.
+        least_reserved = memory.allocated + memory.fragmentation
+        figures = f"{memory.allocated:8.2f}  in tensors, {least_reserved:.2f} reserved"
+        lines["torch reports"] = figures
     title = "Memory per GPU (GiB)"
     if plan.ways:
         title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"

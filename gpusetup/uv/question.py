@@ -190,8 +190,7 @@ def _packages_in_lock(lock: Path) -> Packages:
 
 
 def _packages_in_plan(text: str) -> Packages:
-    """The packages that uv would install, from the output of `uv pip install --dry-run
-    --output-format json`."""
+    """The packages that uv would install, from the JSON of `uv pip install --dry-run`."""
     try:
         # A package that is only removed does not count; a replaced package is also listed as
         # installed.

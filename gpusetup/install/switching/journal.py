@@ -106,13 +106,12 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically and flush it to disk.
-
-    Raises Blocked if the journal would be too large to be read again.
-    """
+    """Write the journal atomically and flush it to disk. Raises Blocked if it lists too many
+    files."""
     from gpusetup.model.codec import to_json
 
     text = to_json(journal, indent=1)
+    # A change below this limit has an undo that is small enough to be read.
     if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
         count = len(journal.moves) + len(journal.made)
         raise _unusable(store.parent, f"its journal would list {count} files, too many")

@@ -91,7 +91,7 @@ def _acquired(path: Path, talk: Callable[[str], None], holder: str, seconds: flo
 
 def launched(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
     """The command, wrapped so that the program holds the installer's lock and ends when gpusetup
-    ends.
+    ends. `store` is None before the environment is locked; the command then stays as it is.
 
     Windows does not support this. If gpusetup is killed there, uv continues to its end, and files
     that it has open cannot be renamed.
