@@ -275,9 +275,8 @@ def max_batch(job: TrainingJob, place: Place) -> Decision:
     not have."""
     simple = replace(place, offload=False, sp=place.sp or 1)
     most = largest(lambda batch: decide(replace(job, batch=batch), simple).fits)
-    if most:
-        return decide(replace(job, batch=most), simple)
-    most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
+    if not most:
+        most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
     return decide(replace(job, batch=max(most, 1)), place)
 
 
