@@ -54,7 +54,7 @@ class Edit(Frozen):
 
 def read_config(raw: bytes, name: str) -> Config:
     """Read the settings of a YAML or JSON file; BadInput names the line if the file is invalid."""
-    if name.lower().endswith((".py", ".toml")):
+    if name.lower().endswith((".py", ".toml", ".sh", ".ipynb")):
         raise BadInput(
             f"{name}: gpusetup reads configs only in YAML or JSON",
             hint="write its settings into a YAML or JSON file",
@@ -72,7 +72,6 @@ def read_config(raw: bytes, name: str) -> Config:
     # Positions do not count the byte order mark.
     has_bom = text.startswith(BOM)
     text = text.removeprefix(BOM)
-    is_json = name.lower().endswith(".json")
     try:
         settings = tuple(read_yaml(text, name))
     except (RecursionError, MemoryError) as problem:
@@ -80,7 +79,7 @@ def read_config(raw: bytes, name: str) -> Config:
     return Config(
         name=name,
         text=text,
-        format="json" if is_json else "yaml",
+        format="json" if name.lower().endswith(".json") else "yaml",
         settings=settings,
         bom=has_bom,
         newline="\r\n" if "\r\n" in text else "\n",

@@ -35,6 +35,8 @@ class Facts(Frozen):
     gpu: str | None = None
     """The name of the GPU with the least memory."""
     gpus: int = 0
+    where: str = ""
+    """The end of a sentence about measuring, if the user named a GPU: where to measure."""
     card: Place | None = None
     """The GPUs in the form that `plan` needs; None if there is none or its memory is unknown."""
     cores: int | None = None
@@ -75,7 +77,8 @@ def with_card(facts: Facts, text: str) -> Facts:
     machine's own; UsageError if the catalog has no such card."""
     count, name = count_in_name(text)
     place = replace(named_gpu(name, load_catalog().gpus), count=count or 1)
-    return replace(facts, gpu=place.gpu, gpus=count or 1, card=place)
+    where = " on a machine with this GPU"
+    return replace(facts, gpu=place.gpu, gpus=count or 1, where=where, card=place)
 
 
 class Measured(Frozen):
@@ -107,7 +110,6 @@ class Proposal(Frozen):
     edits: tuple[Edit, ...] = ()
     words: tuple[str, ...] = ()
     cannot_fit: str | None = None
-    """Why not even one sample fits on this card; None if one may fit."""
 
 
 class ConfigCase(Frozen):
@@ -180,7 +182,7 @@ def _proposed(edit: Edit, setting: Setting, value: str, reason: str, source: str
         key=dotted(edit.path),
         line=setting.line,
         before=None if is_added else value_of(setting),
-        after=int(value) if value.isdigit() else True if value == "true" else value,
+        after=value_of(replace(setting, text=value if is_added else edit.text)),
         reason=reason,
         source=source,
         added=is_added,
