@@ -130,4 +130,6 @@ def _old_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     for name, taken in dates.items():
         if newest - taken > OLD_AFTER:
             days = (newest - taken).days
-            yield Drift(node=name, field=OLD, value=f"{days} days older than the newest", majority=None)
+            yield Drift(
+                node=name, field=OLD, value=f"{days} days older than the newest", majority=None
+            )
