@@ -65,10 +65,8 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        raise BadInput(
-            f"{name}, line {line}: not UTF-8 text",
-            hint="save the file again as UTF-8",
-        ) from problem
+        hint = "save the file again as UTF-8"
+        raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     # Positions do not count the byte order mark.
     has_bom = text.startswith(BOM)
     text = text.removeprefix(BOM)

@@ -83,7 +83,10 @@ def judge(
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
     gpus = from_config.gpus or place.count or 1
-    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
+    # With another split, the accumulation no longer follows from the config's total.
+    if accumulate is not None or per_gpu != from_config.per_gpu:
+        from_config = replace(from_config, per_gpu=per_gpu, total=None)
+    question = for_gpus(from_config, gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)
     job, recipe = job_of(question, shape_of_question(question), place), Recipe(sp=question.sp or 1)
     decision = decide(job, replace(place, offload=False, sp=recipe.sp))
@@ -213,6 +216,8 @@ def too_large(case: ConfigCase) -> str | None:
             sentence += f" (but {verdict.may_fit_because})"
         if enough:
             sentence += f". One of these may be enough: {'; '.join(enough[:MOST_NAMED])}"
+        else:
+            sentence += f". {BY_PLAN} shows what saves memory"
         # The options of plan in brackets mean nothing in a config.
         return re.sub(r" \(`--.*?`\)", "", sentence)
     return None

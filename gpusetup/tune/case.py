@@ -77,8 +77,8 @@ def with_card(facts: Facts, text: str) -> Facts:
     machine's own; UsageError if the catalog has no such card."""
     count, name = count_in_name(text)
     place = replace(named_gpu(name, load_catalog().gpus), count=count or 1)
-    where = " on a machine with this GPU"
-    return replace(facts, gpu=place.gpu, gpus=count or 1, where=where, card=place)
+    facts = replace(facts, where=" on a machine with this GPU")
+    return replace(facts, gpu=place.gpu, gpus=count or 1, card=place)
 
 
 class Measured(Frozen):
@@ -228,11 +228,9 @@ Megatron."""
 def counts_updates(config: Config) -> bool:
     """Whether the trainer is known to count its steps in updates of the weights, and not in
     micro-batches; such a count keeps its meaning if the same effective batch is split otherwise."""
-    trainer = trainer_of(config)
-    if trainer is None:
-        return False
+    batches = key_table().batches.get(trainer_of(config) or "", "")
     # A loop of one's own may have a key of a known trainer, but hardly the name of its batch too.
-    return not names_in(config.settings).isdisjoint(key_table().batches[trainer].split())
+    return not names_in(config.settings).isdisjoint(batches.split())
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
