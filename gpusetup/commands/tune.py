@@ -68,10 +68,9 @@ class Question(CommandQuestion):
 def _check(question: Question) -> None:
     """Raise UsageError if options contradict each other."""
     config, code, measuring = question.config, question.code, question.measures
-    writes = question.in_place or question.target
     rules = (
         (
-            not config and (writes or not measuring),
+            not config and (question.in_place or question.target or not measuring),
             "there is nothing to tune: name a CONFIG",
         ),
         (measuring and question.machine, "another machine cannot be measured: remove `--from`"),

@@ -53,7 +53,7 @@ class Edit(Frozen):
 
 def read_config(raw: bytes, name: str) -> Config:
     """Read the settings of a YAML or JSON file; BadInput names the line if the file is invalid."""
-    if name.lower().endswith((".py", ".toml")):
+    if name.lower().endswith((".py", ".toml", ".sh", ".ipynb")):
         raise BadInput(
             f"{name}: gpusetup reads configs only in YAML or JSON",
             hint="write its settings into a YAML or JSON file",
@@ -64,14 +64,11 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        raise BadInput(
-            f"{name}, line {line}: not UTF-8 text",
-            hint="save the file again as UTF-8",
-        ) from problem
+        hint = "save the file again as UTF-8"
+        raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     # Positions do not count the byte order mark.
     has_bom = text.startswith(BOM)
     text = text.removeprefix(BOM)
-    is_json = name.lower().endswith(".json")
     try:
         settings = tuple(read_yaml(text, name))
     except (RecursionError, MemoryError) as problem:
@@ -79,7 +76,7 @@ def read_config(raw: bytes, name: str) -> Config:
     return Config(
         name=name,
         text=text,
-        format="json" if is_json else "yaml",
+        format="json" if name.lower().endswith(".json") else "yaml",
         settings=settings,
         bom=has_bom,
         newline="\r\n" if "\r\n" in text else "\n",

@@ -80,8 +80,7 @@ OTHER_PHASES = frozenset((
 ))  # fmt: skip
 """A key in a map with one of these words (`val_dataloader`, `cfg.eval`) is not about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
-"""Words which show that a map with such a name is about training after all (`train_test_loader`).
-"""
+"""Words which show that a map is about training after all (`train_test_loader`)."""
 NOT_LOADER_MAPS = frozenset((
     "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
     "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",

@@ -117,7 +117,9 @@ def value_of(setting: Setting) -> int | bool | str | None:
     """The setting's value as a number, a switch or a text; None if it is empty."""
     if setting.text in EMPTY:
         return None
-    number, switch = whole_number(setting), switch_value(setting)
+    number, text = whole_number(setting), unquoted(setting.text)
     if number is not None:
         return number
-    return unquoted(setting.text) if switch is None else switch
+    # In quotes, a switch is a text.
+    switch = switch_value(setting) if text == setting.text else None
+    return text if switch is None else switch

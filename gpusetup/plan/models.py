@@ -180,7 +180,7 @@ def known_shape(name: str) -> Shape:
 
 UNCOUNTED = (
     (
-        "has no attention layers; by name or `config.json`, plan knows only models with attention",
+        "is a convolutional or recurrent network; plan can only estimate models with attention",
         r"resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg|inception"
         r"|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm",
     ),

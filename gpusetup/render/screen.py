@@ -19,6 +19,7 @@ from shutil import which
 from textwrap import TextWrapper
 from typing import TextIO
 
+from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.model.finding import Severity
 from gpusetup.model.hidden_marks import without_hidden_marks
 
@@ -211,10 +212,12 @@ def facts(values: Mapping[str, str | None]) -> list[ScreenLine]:
 def yaml_value(value: object) -> str:
     """A value in YAML notation; JSON is also YAML.
 
-    >>> yaml_value("fsdp"), yaml_value({"offload": True})
-    ('fsdp', '{"offload": true}')
+    >>> yaml_value("fsdp"), yaml_value({"offload": True}), yaml_value("no")
+    ('fsdp', '{"offload": true}', '"no"')
     """
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    if isinstance(value, str) and value not in TRUE + FALSE:
+        return value
+    return json.dumps(value, default=str)
 
 
 def plural(count: int, word: str) -> str:

@@ -22,7 +22,6 @@ from gpusetup.render.screen import (
 )
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.bench import Trial
-from gpusetup.tune.config_file import SUFFIX
 
 RESULTS = {"ok": "ran", "oom": "out of memory"}
 ERROR_LENGTH = 70
@@ -43,8 +42,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     lines += section("Not written", _advice(answer))
     if answer.written is not None:
         text = f"Written to {answer.written}"
-        if answer.written == config:
-            text += f"; the previous file is {config}{SUFFIX}"
+        if answer.previous:
+            text += f"; the previous file is {answer.previous}"
         lines += ["", ScreenLine(text, hang=2)]
     elif answer.changes:
         text = "Nothing was written. To write the changes, use `--in-place` or `-o FILE`"
@@ -75,7 +74,7 @@ def _advice(answer: TuneAnswer) -> Iterator[str]:
     for text in answer.recommendations:
         first_sentence, _, _ = text.partition(". ")
         yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
-    if answer.recommendations:
+    if any(". " in text for text in answer.recommendations):
         yield ScreenLine("  `--json` gives each in full", hang=4)
 
 

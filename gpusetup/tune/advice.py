@@ -59,7 +59,10 @@ def training_of(case: ConfigCase) -> Training | None:
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
     # The trainers that gpusetup knows train published models, not one's own LSTM.
-    if trainer_of(case.config) is None and names_sequence_model(case):
+    values = [unquoted(one.text)[:LONGEST_VALUE] for one in case.with_name(*MODEL_KIND_KEYS)]
+    if trainer_of(case.config) is None and any(
+        SEQUENCE_MODEL.search(value) and not NOT_SEQUENCE_MODEL.search(value) for value in values
+    ):
         return "sequences"
     # Of the guides' models, only those for image restoration have such keys (`base_channels`,
     # `use_perceptual_loss`).
@@ -69,14 +72,6 @@ def training_of(case: ConfigCase) -> Training | None:
     has_long_sequences = max(lengths, default=0) > LONGEST_SMALL_SEQUENCE
     names_model = "model_name_or_path" in names_in(case.config.settings)
     return "language" if names_model or has_long_sequences else None
-
-
-def names_sequence_model(case: ConfigCase) -> bool:
-    """Whether a value of the config names a recurrent model or a custom transformer."""
-    values = [unquoted(one.text)[:LONGEST_VALUE] for one in case.with_name(*MODEL_KIND_KEYS)]
-    return any(
-        SEQUENCE_MODEL.search(value) and not NOT_SEQUENCE_MODEL.search(value) for value in values
-    )
 
 
 def plain_values(case: ConfigCase, role: str) -> list[Setting]:
@@ -157,10 +152,11 @@ SIZE_ROLES = {
 """The guide's name for a size of an image network -> the role of its keys in configs."""
 
 
-def measuring(case: ConfigCase) -> str:
-    """The shell command that measures a batch size for this config; the user replaces the
-    placeholder with their own function."""
-    return f"gpusetup tune {case.file} --batch-size --code MODULE:FUNCTION"
+def measuring(case: ConfigCase, option: str = "") -> str:
+    """A clause with the shell command that measures the batch size of this config; the user
+    replaces the placeholder with their own function."""
+    command = f"gpusetup tune {case.file} --batch-size --code MODULE:FUNCTION{option}"
+    return f"`{command}` measures which batch size fits{case.facts.where}"
 
 
 def guide_batch(case: ConfigCase) -> GuideBatch | None:
@@ -260,10 +256,6 @@ def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
             )
 
 
-BYTES_PER_NUMBER = 4
-"""The bytes of a number of an embedding, in float32."""
-
-
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     """Say how much memory a recommender's cache of embeddings takes, and whether the guide switches
     it on for this card."""
@@ -271,7 +263,7 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     if not memory or not caches or training_of(case) != "recommender":
         return
     users, width = first_number(case, "users"), first_number(case, "embedding-dim")
-    size = users * width * BYTES_PER_NUMBER
+    size = users * width * 4  # in float32
     takes = (
         f"{users:,} users of {width} numbers take {size / MIB:.1f} MiB, "
         f"{100 * size / memory:.1g} % of this GPU's memory"

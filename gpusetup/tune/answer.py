@@ -50,7 +50,7 @@ class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
     cannot_fit: str | None = None
-    """Why not even one sample fits on this card, according to plan; null if one may fit."""
+    """Why the config does not fit on this card, according to plan; null if it may fit."""
     recommendations: tuple[str, ...] = ()
     """Advice that tune does not write into the config, because it would change the experiment or
     has no key there."""
@@ -65,4 +65,6 @@ class TuneAnswer(Frozen):
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
     written: str | None = None
+    previous: str | None = None
+    """The copy of the file that `written` replaced; null if there was no such file."""
     interrupted: bool = False

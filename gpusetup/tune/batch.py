@@ -30,8 +30,8 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import near_limit, why_uncertain
-from gpusetup.plan.job import BYTES, Recipe, TrainingJob
+from gpusetup.plan.decide import Decision, changes_to_fit, decide, near_limit, why_uncertain
+from gpusetup.plan.job import BYTES, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
@@ -61,8 +61,10 @@ class BatchVerdict(Frozen):
     verdict is `clear`."""
 
     verdict: Literal["clear", "close", "too much"]
-    total_gib: float
-    capacity_gib: float
+    decision: Decision
+    """What `plan` decides without offload, which the config would have to ask for."""
+    need: str
+    """The memory that the run needs by this decision, and that of the card."""
     weights_gib: float
     """The least memory that the weights alone take on a GPU; no way to train needs less."""
     may_fit_because: str = ""
@@ -78,7 +80,16 @@ def judge(
     The verdict is `clear` if enough of the card stays free (`near_limit`) and the memory model is
     well tested for such runs. Raises UsageError if the config does not say enough for a plan.
     """
-    job, recipe = _job_of(from_config, per_gpu, place, accumulate)
+    if from_config.per_gpu is None and from_config.total is None:
+        raise UsageError("The config sets a budget of tokens and no batch")
+    gpus = from_config.gpus or place.count or 1
+    # With another split, the accumulation no longer follows from the config's total.
+    if accumulate is not None or per_gpu != from_config.per_gpu:
+        from_config = replace(from_config, per_gpu=per_gpu, total=None)
+    question = for_gpus(from_config, gpus)
+    question = replace(question, accumulate=accumulate or question.accumulate)
+    job, recipe = job_of(question, shape_of_question(question), place), Recipe(sp=question.sp or 1)
+    decision = decide(job, replace(place, offload=False, sp=recipe.sp))
     needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
     near = near_limit(job)
     # A launcher may shard the model over several GPUs, which the config does not say.
@@ -106,8 +117,8 @@ def judge(
         may_fit_because = _uncounted_saving(from_config)
     return BatchVerdict(
         verdict=verdict,
-        total_gib=needed,
-        capacity_gib=capacity,
+        decision=decision,
+        need=f"{decision.memory.total / GIB:.1f} of {capacity:.1f} GiB",
         weights_gib=weights,
         may_fit_because=may_fit_because if verdict == "too much" else "",
     )
@@ -128,20 +139,6 @@ def _uncounted_saving(from_config: FromConfig) -> str:
     ]
     names = ", ".join(f"`{key}`" for key in keys[:MOST_NAMED])
     return f"plan does not know how much memory {names} may save" if keys else ""
-
-
-def _job_of(
-    from_config: FromConfig, per_gpu: int, place: Place, accumulate: int | None = None
-) -> tuple[TrainingJob, Recipe]:
-    """The job and recipe that the config describes with this batch; UsageError if the config sets
-    a budget of tokens and no batch."""
-    if from_config.per_gpu is None and from_config.total is None:
-        raise UsageError("The config sets a budget of tokens and no batch")
-    gpus = from_config.gpus or place.count or 1
-    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
-    question = replace(question, accumulate=accumulate or question.accumulate)
-    shape = shape_of_question(question)
-    return job_of(question, shape, place), Recipe(sp=question.sp or 1)
 
 
 def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVerdict | str:
@@ -186,21 +183,44 @@ def cannot_fit(case: ConfigCase) -> str | None:
         question = replace(from_config.question, context=context or 1)
         one = judge(replace(from_config, question=question), 1, card)
         # One sample that is within the margin of error may fit.
-        if one.verdict != "too much" or one.may_fit_because:
+        if one.verdict != "too much" or one.may_fit_because or one.decision.fits:
             return None
-        need = f"a single sample needs {one.total_gib:.1f} GiB"
+        need = f"a single sample needs {one.need}"
         if context is None:
-            need = f"even a sample of one token needs {one.total_gib:.1f} GiB"
+            need = f"even a sample of one token needs {one.need}"
         # No way to train needs less than the weights, whatever else a key saves.
-        if one.weights_gib > one.capacity_gib:
-            need = f"its weights alone take {one.weights_gib:.1f} GiB"
+        if one.weights_gib > card.capacity / GIB:
+            need = f"its weights alone take {one.weights_gib:.1f} of {card.capacity / GIB:.1f} GiB"
         plan = f"gpusetup plan --from-config {case.file} --gpu {shlex.quote(card.gpu)} --batch 1"
         return (
-            f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{one.capacity_gib:.1f} GiB. `{plan}` shows what saves memory"
+            f"With these settings, the model does not fit on this card: {need}. "
+            f"`{plan}` shows what saves memory"
         )
     except GpuSetupError:
         return None
+
+
+def too_large(case: ConfigCase) -> str | None:
+    """A sentence that explains why the batch of the config does not fit on this card, and what
+    would make it fit; None if it may fit, or if plan cannot judge it."""
+    for setting in case.with_role("batch"):
+        size = whole_number(setting)
+        verdict = "" if size is None or case.measured.batch_size else verdict_on(case, size)
+        if isinstance(verdict, str) or verdict.decision.fits:
+            continue
+        helps = changes_to_fit(verdict.decision, lambda _: "close")
+        enough = [help.step for help in helps if help.recipe and help.kind == "setting"]
+        sentence = f"{dotted(setting.path)} {size} does not fit on this card: by `gpusetup plan`, "
+        sentence += f"it needs {verdict.need}"
+        if verdict.may_fit_because:
+            sentence += f" (but {verdict.may_fit_because})"
+        if enough:
+            sentence += f". One of these may be enough: {'; '.join(enough[:MOST_NAMED])}"
+        else:
+            sentence += f". {BY_PLAN} shows what saves memory"
+        # The options of plan in brackets mean nothing in a config.
+        return re.sub(r" \(`--.*?`\)", "", sentence)
+    return None
 
 
 # --- settings in other files ----------------------------------------------------------------------
@@ -272,19 +292,14 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
         may_change = key.written and len(case.with_role("batch")) == 1
         suggestions = list(_better_split(case, split)) if may_change else []
         yield from suggestions or _why_kept(case, split)
-        if guide and _leaves_room_for_guide(case, size, guide):
+        # A measurement, another file that sets the batch, or a clear plan is surer than a guide.
+        if guide is None or case.measured.batch_size or case.fixed_by:
+            continue
+        # plan judges the batch of one GPU, so it says nothing about that of all GPUs together.
+        verdict = verdict_on(case, size)
+        if guide.of_all_gpus or isinstance(verdict, str) or verdict.verdict != "clear":
             yield _compared_with_guide(case, split, guide)
             guide = None
-
-
-def _leaves_room_for_guide(case: ConfigCase, size: int, guide: GuideBatch) -> bool:
-    """Whether nothing surer than the guide decides on a batch: a measurement on this machine,
-    another file that sets it, or plan where it is certain."""
-    if case.measured.batch_size or case.fixed_by:
-        return False
-    # plan judges the batch of one GPU, so it says nothing about that of all GPUs together.
-    verdict = verdict_on(case, size)
-    return guide.of_all_gpus or isinstance(verdict, str) or verdict.verdict != "clear"
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
@@ -391,7 +406,7 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
 
 
 def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
-    """Explain why a batch size is kept."""
+    """Explain why a batch size is kept; nothing if it is too large, which the answer says first."""
     # Without a GPU, `several_gpus` says that only settings for the CPU were looked at.
     if not case.facts.gpus:
         return
@@ -401,14 +416,13 @@ def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
     elif case.fixed_by:
         reason = case.fixed_by
     elif isinstance(verdict, str):
-        reason = f"{BY_PLAN} cannot judge this config: {verdict}; `{measuring(case)}` measures it"
+        reason = f"{BY_PLAN} cannot estimate the memory: {verdict}; {measuring(case)}"
+    elif not verdict.decision.fits:
+        return
     else:
-        reason = (
-            f"by `gpusetup plan` a batch of {split.size} needs {verdict.total_gib:.1f} of "
-            f"{verdict.capacity_gib:.1f} GiB"
-        )
+        reason = f"by `gpusetup plan`, a batch of {split.size} needs {verdict.need}"
         if verdict.verdict != "clear":
-            reason += f"; `{measuring(case)}` measures it"
+            reason += f"; {measuring(case)}"
     yield f"{dotted(split.setting.path)} stays {split.size}: {reason}"
 
 
@@ -431,8 +445,7 @@ def _compared_with_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> s
         sentence += f" To go beyond it, accumulate: {most} x 2 is a batch of {2 * most}."
     elif 0 < effective < guide.least:
         sentence += " A larger effective batch is another experiment."
-    measured = f"{measuring(case)} --max {guide.most}"
-    return f"{sentence} To measure which batch size fits, run `{measured}`"
+    return f"{sentence} {measuring(case, f' --max {guide.most}')}"
 
 
 # --- what else depends on the micro-batch ---------------------------------------------------------

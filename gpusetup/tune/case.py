@@ -35,6 +35,8 @@ class Facts(Frozen):
     gpu: str | None = None
     """The name of the GPU with the least memory."""
     gpus: int = 0
+    where: str = ""
+    """The end of a sentence about measuring, if the user named a GPU: where to measure."""
     card: Place | None = None
     """The GPUs in the form that `plan` needs; None if there is none or its memory is unknown."""
     cores: int | None = None
@@ -75,6 +77,7 @@ def with_card(facts: Facts, text: str) -> Facts:
     machine's own; UsageError if the catalog has no such card."""
     count, name = count_in_name(text)
     place = replace(named_gpu(name, load_catalog().gpus), count=count or 1)
+    facts = replace(facts, where=" on a machine with this GPU")
     return replace(facts, gpu=place.gpu, gpus=count or 1, card=place)
 
 
@@ -107,7 +110,6 @@ class Proposal(Frozen):
     edits: tuple[Edit, ...] = ()
     words: tuple[str, ...] = ()
     cannot_fit: str | None = None
-    """Why not even one sample fits on this card; None if one may fit."""
 
 
 class ConfigCase(Frozen):
@@ -180,7 +182,7 @@ def _proposed(edit: Edit, setting: Setting, value: str, reason: str, source: str
         key=dotted(edit.path),
         line=setting.line,
         before=None if is_added else value_of(setting),
-        after=int(value) if value.isdigit() else True if value == "true" else value,
+        after=value_of(replace(setting, text=value if is_added else edit.text)),
         reason=reason,
         source=source,
         added=is_added,
@@ -226,11 +228,9 @@ Megatron."""
 def counts_updates(config: Config) -> bool:
     """Whether the trainer is known to count its steps in updates of the weights, and not in
     micro-batches; such a count keeps its meaning if the same effective batch is split otherwise."""
-    trainer = trainer_of(config)
-    if trainer is None:
-        return False
+    batches = key_table().batches.get(trainer_of(config) or "", "")
     # A loop of one's own may have a key of a known trainer, but hardly the name of its batch too.
-    return not names_in(config.settings).isdisjoint(key_table().batches[trainer].split())
+    return not names_in(config.settings).isdisjoint(batches.split())
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:

@@ -56,10 +56,11 @@ def with_proposal(
     # A config that is changed in place is only written, and copied, if something changes.
     if target and named_file.is_there(target) and Path(target).samefile(source):
         target = source if config.raw != tuned.raw else None
+    previous = target + SUFFIX if target and named_file.is_there(target) else None
     if target:
-        if named_file.is_there(target):
+        if previous:
             with blocked_by_files(f"Cannot keep the previous {target}"):
-                shutil.copy(target, target + SUFFIX)
+                shutil.copy(target, previous)
         write_bytes(target, tuned.raw)
     return replace(
         answer,
@@ -67,4 +68,5 @@ def with_proposal(
         cannot_fit=proposal.cannot_fit,
         recommendations=proposal.words,
         written=target or None,
+        previous=previous,
     )

@@ -260,12 +260,7 @@ def search(job: BenchJob, say: Say, config: Config | None, *, largest: int | Non
 
 
 def benchmark(
-    job: BenchJob,
-    say: Say,
-    config: Config | None,
-    *,
-    workers: int,
-    largest: int | None,
+    job: BenchJob, say: Say, config: Config | None, *, workers: int, largest: int | None
 ) -> TuneAnswer:
     """Measure the table with batches up to `largest`; `workers` is the number of loader workers
     that the rules would write."""

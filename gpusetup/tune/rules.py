@@ -16,7 +16,7 @@ from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.place import FIRST_WITH_BFLOAT16
 from gpusetup.tune.advice import embedding_cache, network_size, sequence_length, unclipped_gradients
-from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
+from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches, too_large
 from gpusetup.tune.case import (
     LONGEST_SHOWN,
     MEASURED,
@@ -58,6 +58,8 @@ def worker_count(facts: Facts) -> tuple[int, str]:
     cores_each = max(1, (facts.cores or 0) // processes)
     count = min(cores_each, MOST_WORKERS)
     reason = f"{facts.cores or 0} usable cores"
+    if facts.where:
+        reason = f"this machine has {reason}"
     if processes > 1:
         reason += f" for {processes} GPUs, a process each"
     worker_bytes = WINDOWS_WORKER_BYTES if facts.family == "windows" else WORKER_BYTES
@@ -88,14 +90,8 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
             yield from change_value(case, setting, str(count), reason, source)
     added = add_key(case, "workers", str(count), reason)
     yield from added
-    if settings or added:
-        yield from _needed_by_workers(case)
-
-
-def _needed_by_workers(case: ConfigCase) -> Iterator[Suggestion]:
-    """What a loader with workers needs on this system, and the settings that make workers
-    faster."""
-    facts = case.facts
+    if not settings and not added:
+        return
     if facts.family == "windows":
         yield (
             'On Windows, start the training below `if __name__ == "__main__":`, because each worker'
@@ -157,10 +153,10 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     half = "bf16" if capability >= FIRST_WITH_BFLOAT16 else "fp16"
-    reason = "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model"
+    reason = "uses tensor cores, may save up to 49 % of the memory; the loss may differ slightly"
     source = "acceleration guide"
     if is_faster:
-        reason, source = "it trains faster", MEASURED
+        reason, source = "it trains faster; the loss may differ slightly", MEASURED
         if not settings:
             yield from add_key(case, half, "true", reason)
     yield from _half_switches(case, half, reason, source)
@@ -176,12 +172,15 @@ def _half_switches(case: ConfigCase, half: str, reason: str, source: str) -> Ite
             yield from change_value(case, setting, value, reason, source)
     if half == "fp16":
         yield from _asks_for_bf16(case)
-    # Only one switch is set, because a second one would conflict with it.
-    if any(map(switch_value, case.with_role("amp", "bf16", "fp16"))):
+    # Only one switch is set, because two would conflict. With `auto`, the trainer chooses the type.
+    switches = case.with_role("amp", "bf16", "fp16")
+    if any(switch_value(one) or unquoted(one.text) == "auto" for one in switches):
         return
     is_off = [one for one in case.with_role("amp", half) if switch_value(one) is False]
     if is_off:
-        value = half if _takes_type(is_off[0]) else "true"
+        # In accelerate and diffusers, a type's name switches mixed precision on, and `no` off.
+        has_type = name_of(is_off[0].path) == "mixed_precision" and unquoted(is_off[0].text) == "no"
+        value = half if has_type else "true"
         yield from change_value(case, is_off[0], value, reason, source)
     elif not case.with_role("amp", half):
         yield from _without_switch(case, half, reason)
@@ -193,9 +192,9 @@ def _asks_for_bf16(case: ConfigCase) -> Iterator[str]:
         is_bf16_switch = setting in case.with_role("bf16") and switch_value(setting)
         if is_bf16_switch or unquoted(setting.text).lower().startswith("bf16"):
             yield (
-                f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
-                "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
-                "differ"
+                f"{label(setting)} asks for bf16, which is slow or refused on this GPU (before "
+                "compute capability 8.0): use fp16 with loss scaling. Not changed, because the "
+                "loss may differ"
             )
 
 
@@ -216,12 +215,6 @@ def _without_switch(case: ConfigCase, half: str, reason: str) -> Iterator[Sugges
             f"{label(other)} is off, and this GPU has tensor cores: mixed precision in {half} "
             f"saves 1 to 49 % of the memory. Not written, because the config has no key for {half}"
         )
-
-
-def _takes_type(setting: Setting) -> bool:
-    """Whether a switch for mixed precision takes a type's name (`mixed_precision: bf16`) and not
-    `true`, as in accelerate and diffusers, where it is off as `no` or `'no'`."""
-    return name_of(setting.path) == "mixed_precision" and unquoted(setting.text) == "no"
 
 
 def _half_setting(case: ConfigCase) -> Setting | None:
@@ -252,7 +245,7 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
                 yield (
                     f"{dotted(setting.path)} stays off: torch.compile makes some models faster,"
                     " others slower (sizes that change), and fails with some; `--benchmark`"
-                    " measures it"
+                    f" measures it{case.facts.where}"
                 )
 
 
@@ -297,10 +290,12 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
     problem = cannot_fit(case)
-    splits = () if problem else split_batches(case)
+    splits = [] if problem else list(split_batches(case))
     suggestions = [*several_gpus(case), *splits, *suggestions]
-    # If the run does not fit, a faster loader does not help, so propose no change.
+    # If not even one sample fits, a faster loader does not help, so propose no change.
     changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
+    if not any(isinstance(part, Proposed) for part in splits):
+        problem = problem or too_large(case)
     changes.sort(key=lambda part: (part.edit.start, part.edit.text))
     return Proposal(
         changes=tuple(part.change for part in changes),

@@ -118,7 +118,7 @@ SAID = (
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "no bfloat16 units", ""),
     ("--model qwen3-0.6b --gpu T4 --amp fp16", 0, "", "no bfloat16 units"),
     ("--params 70B --gpu-mem 24GiB", 1, "a transformer with 80 layers", ""),
-    ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
+    ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "convolutional", ""),
 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def test_a_fine_tuned_model_has_the_shape_of_its_base(
         (("--model", "my-own-thing-3b"), "--model path/to/config.json"),
         (("--model", "quen3-8b"), "similar known names: Qwen3-8B"),
         (("--model", "some-lab/Thing"), "hf download some-lab/Thing config.json"),
-        (("--model", "microsoft/resnet-50"), "has no attention layers"),
+        (("--model", "microsoft/resnet-50"), "is a convolutional or recurrent network"),
         (("--model", "sdxl"), "is a diffusion model"),
     ],
 )

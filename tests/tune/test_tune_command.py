@@ -83,6 +83,7 @@ REFUSED = (
     ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
     ("x.json", b"{", "x.json, line 1, column 2: expected"),
     ("x.py", b"a = 1\n", "only in YAML or JSON"),
+    ("x.sh", b"a --bf16\n", "only in YAML or JSON"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
 
@@ -151,8 +152,12 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     assert out.lstrip().startswith("✗ With these settings, the model does not fit on this card")
     assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
     assert "workers" not in out and "nothing to change" not in out
-    assert "its weights alone take 15.3 GiB" in out.replace("\n", " ")
+    assert "its weights alone take 15.3 of 3.8 GiB" in out.replace("\n", " ")
     assert "`gpusetup plan --from-config train.yaml --gpu" in out.replace("\n", " ")
+    config.write_text("model: vit_base_patch16_224\nbatch_size: 512\npin_mem: no\nbf16: auto\n")
+    code, out, _ = ran(capsys, "train.yaml", "--from", "no-gpu", "--gpu", "RTX 3090")
+    assert code == 1 and out.startswith("✗ batch_size 512 does not fit on this card: by ")
+    assert "may be enough: checkpointing" in out and "bf16" not in out and "stays" not in out
 
 
 def test_a_named_card_takes_the_place_of_the_machines(
