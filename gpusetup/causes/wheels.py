@@ -188,7 +188,7 @@ CAUSES = (
         "build needs one",
         means="conda detects the driver through this package. Without it, conda chooses CPU builds.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
-        "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
+        "to the CUDA version of the build that you install (`export CONDA_OVERRIDE_CUDA=12.4`). "
         "Otherwise install the driver",
         # Source: conda documentation, virtual packages.
         says=(
