@@ -14,12 +14,7 @@ from typing import Any, TypeVar
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
-from gpusetup.model.documents import (
-    DoctorAnswer,
-    PlanAnswer,
-    ResolveAnswer,
-    VerifyAnswer,
-)
+from gpusetup.model.documents import DoctorAnswer, PlanAnswer, ResolveAnswer, VerifyAnswer
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 

@@ -21,7 +21,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, as the reference page contract.md defines it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    streams.complete()
+    streams.open_closed_streams()
     print_in_any_encoding()
     if arguments is None:
         set_program(words)
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The program that reads our output closed the pipe. Send the rest to the null device,
         # because Python would otherwise report the failed flush when it exits.
-        streams.drop(sys.stdout)
+        streams.discard(sys.stdout)
         return 0
     except streams.Unwritten as problem:
         out.json = False

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.configs.keys import named  # noqa: E402
+from gpusetup.configs.keys import name_in_plan  # noqa: E402
 from gpusetup.model.frozen import fields  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
@@ -30,7 +30,7 @@ from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
-NAMED = {"optimizer": named("optimizer"), "strategy": named("strategy")}
+NAMED = {"optimizer": name_in_plan("optimizer"), "strategy": name_in_plan("strategy")}
 KNOWN = {field.name for field in fields(TrainingJob)}
 BESIDE = {"offload", "sp", "accumulation"}
 """Words of `how` that are no settings of a job."""
@@ -120,7 +120,7 @@ def job(row: dict[str, str]) -> TrainingJob:
     chosen = trainers.trainer_defaults(trainer, shape.kind, 1, values)
     chosen |= {
         "amp": chosen.get("amp") or None,
-        "loss": LOSSES.get(chosen["loss"]) or named("loss")(chosen["loss"]),
+        "loss": LOSSES.get(chosen["loss"]) or name_in_plan("loss")(chosen["loss"]),
     }
     return TrainingJob(
         shape=shape,

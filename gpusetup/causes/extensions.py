@@ -10,13 +10,7 @@ from collections.abc import Mapping
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import checks, facts, proofs
-from gpusetup.evidence.context import (
-    RuleContext,
-    cuda_errors,
-    cuda_needed,
-    events,
-    on,
-)
+from gpusetup.evidence.context import RuleContext, cuda_errors, cuda_needed, events, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (

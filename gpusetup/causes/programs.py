@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import checks, proofs
-from gpusetup.evidence.context import (
-    RuleContext,
-    events,
-    has_nvidia,
-    shows_no_other_failure,
-)
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, shows_no_other_failure
 from gpusetup.evidence.places import ON_MACOS, uses_no_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME

@@ -14,14 +14,7 @@ from typing import Any, Literal
 from gpusetup.causes.layers import PLACES, Layer
 from gpusetup.evidence.facts import Fact
 from gpusetup.messages.row import MessageRow, row
-from gpusetup.model.finding import (
-    Evidence,
-    Finding,
-    Fix,
-    Severity,
-    sentence,
-    unique_evidence,
-)
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, sentence, unique_evidence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
 

@@ -27,7 +27,7 @@ class Choice(Frozen):
     build: TorchBuild | None = None
     """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
     driver or Python that would help. If the change is refused, it is the build that the user would
-    get by requesting its backend by name."""
+    get by requesting its backend by name or, without an NVIDIA GPU, the installed one."""
     action: Action = "nothing"
     reason: Text = None
     """Why this torch is installed or kept, in one sentence."""
@@ -52,7 +52,7 @@ class Choice(Frozen):
     catalog_as_of: str = ""
 
     @property
-    def moves(self) -> bool:
+    def installs_torch(self) -> bool:
         """Whether torch is installed for the first time, replaced, or installed again."""
         # "again" is included, because torch is reinstalled to restore its missing files.
         return self.action not in ("kept", "refused", "nothing")
@@ -67,13 +67,13 @@ def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
     return build.index or index_url(build.backend, root)
 
 
-def crosses(installed: str | None, chosen: str | None) -> bool:
+def loses_gpu_support(installed: str | None, chosen: str | None) -> bool:
     """Whether replacing the installed backend with the chosen one gives up support for the
     installed backend's GPUs.
 
-    >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
-    (True, True, False)
-    >>> crosses("unknown", "cpu"), crosses("unknown", "cu130")
+    >>> loses_gpu_support("cu130", "cpu"), loses_gpu_support("cpu", "cu130")
+    (True, False)
+    >>> loses_gpu_support("unknown", "cpu"), loses_gpu_support("unknown", "cu130")
     (True, False)
     """
     maker, new_maker = maker_of(installed), maker_of(chosen)

@@ -26,11 +26,17 @@ from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD
 from gpusetup.catalog.kernels import served
-from gpusetup.choose.choice import Action, Choice, crosses
+from gpusetup.choose.choice import Action, Choice, loses_gpu_support
 from gpusetup.choose.compatibility import uses_torch
-from gpusetup.choose.constraints import nearest
+from gpusetup.choose.constraints import nearest_build
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import COMPANIONS, installed_backend, installed_build, public, serves
+from gpusetup.choose.installed import (
+    COMPANIONS,
+    installed_backend,
+    installed_build,
+    public_version,
+    works_here,
+)
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.other_makers import refuse_foreign_backend
 from gpusetup.choose.packages import (
@@ -70,9 +76,6 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     return choice
 
 
-# --- torch with packages --------------------------------------------------------------------------
-
-
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
@@ -82,60 +85,63 @@ def choose_with_packages(
     Packages without a wheel anywhere are left out first, and a note says how to build them.
     """
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
-    sources = source_only(question) if wish.words else {}
-    packages = tuple(word for word in wish.packages if name_of(word) not in sources)
+    without_wheel = source_only(question) if wish.words else {}
+    packages = tuple(word for word in wish.packages if name_of(word) not in without_wheel)
     wish = replace(wish, packages=packages)
     question = replace(question, wish=wish)
     choice = choose_torch(wish, host, catalog)
     # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
     # known to have it.
-    is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
-    chosen = None
+    is_on_an_index = choice.installs_torch or choice.build is None or bool(choice.build.pythons)
+    package_set = None
     if wish.words and wish.offline:
-        chosen = set_by_table(question)
+        package_set = set_by_table(question)
     elif wish.words and is_on_an_index and index is not None:
-        may_leave_gpu_unused = not choice.moves and has_cpu_build_beside_gpu(wish, host, catalog)
+        leaves_unused = not choice.installs_torch and leaves_gpu_unused(wish, host, catalog)
         # Packages that bring torch need it on the GPU, so its CPU build does not stay.
-        if may_leave_gpu_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
+        if leaves_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
             choice = least_change(wish, host, catalog)
         # If torch is installed, the search starts with the installed build.
-        chosen = Search(question, index).best(choice.build if choice.installed else None)
-    elif choice.build is not None and choice.moves and question.why_not(choice.build):
+        package_set = Search(question, index).best(choice.build if choice.installed else None)
+    elif choice.build is not None and choice.installs_torch and question.why_not(choice.build):
         # The installer chooses the versions, but the table knows that torch must be another.
-        chosen = set_by_table(question)
-    if chosen is not None:
-        choice = with_packages(choice, chosen, question)
-    notes = (*notes_on_sources(sources, question), *choice.notes_on_packages)
+        package_set = set_by_table(question)
+    if package_set is not None:
+        choice = with_packages(choice, package_set, question)
+    notes = (*notes_on_sources(without_wheel, question), *choice.notes_on_packages)
     return replace(choice, notes_on_packages=notes)
 
 
-def has_cpu_build_beside_gpu(wish: Wish, host: Host, catalog: Catalog) -> bool:
-    """Whether the installed torch is a CPU build beside a GPU that a project's packages may need.
-    Words that a user typed never replace a torch unasked."""
+def leaves_gpu_unused(wish: Wish, host: Host, catalog: Catalog) -> bool:
+    """Whether the installed torch is a CPU build, although there is a GPU that a project's packages
+    may need."""
+    # Packages that a user typed never replace a torch unasked.
     if not wish.from_project or host.facts.presence != "some" or wish.wanted_backend == "cpu":
         return False
     return bool(host.machine.torch.version) and installed_backend(host.machine, catalog) == "cpu"
 
 
-def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
-    """The choice, changed to the torch that works with the packages, with the version of each
-    package.
+def with_packages(choice: Choice, package_set: PackageSet, question: PackageQuestion) -> Choice:
+    """The choice of torch alone, changed to the torch of a package set, with the versions of the
+    packages.
 
     If the installed torch stays and works with the packages, the installer chooses their versions.
     """
-    wish, before, build = question.wish, choice.build, chosen.build
+    wish, torch_alone, build = question.wish, choice.build, package_set.build
     # A package that is built from source, or left to the installer, is installed after the set.
-    packages = tuple(word for word in wish.packages if name_of(word) not in chosen.left_out)
-    is_same = before is not None and (before.torch, before.backend) == (build.torch, build.backend)
-    stays = before is not None and not choice.moves
-    if stays and is_same:
-        return replace(
-            choice, wish=replace(choice.wish, packages=packages), notes_on_packages=chosen.notes
-        )
+    packages = tuple(word for word in wish.packages if name_of(word) not in package_set.left_out)
+    is_same = keeps_installed = False
+    if torch_alone is not None:
+        is_same = (torch_alone.torch, torch_alone.backend) == (build.torch, build.backend)
+        keeps_installed = not choice.installs_torch
+    if keeps_installed and is_same:
+        wish = replace(choice.wish, packages=packages)
+        return replace(choice, wish=wish, notes_on_packages=package_set.notes)
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
     # now: `change_of` refuses that only if no backend is named. With `upgrade`, a newer build could
     # be chosen instead.
-    leaves_gpus = choice.installed and crosses(choice.installed.backend, build.backend)
+    installed = choice.installed
+    leaves_gpus = installed is not None and loses_gpu_support(installed.backend, build.backend)
     exact = replace(
         wish,
         torch=f"=={build.torch}",
@@ -144,15 +150,15 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         packages=packages,
     )
     changed = least_change(exact, question.host, question.catalog)
-    reason = chosen.why_older or changed.reason
+    reason = package_set.why_older or changed.reason
     if is_same:
         reason = choice.reason
-    elif stays:
+    elif keeps_installed:
         version = question.host.machine.torch.version
         reason = f"with torch {version} {' and '.join(wish.packages)} would be old, or missing"
     companions = {
-        package.name: public(package.version)
-        for package in chosen.packages
+        package.name: public_version(package.version)
+        for package in package_set.packages
         if package.name in COMPANIONS and package.version
     }
     return replace(
@@ -162,12 +168,9 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         # The rejections and the advice are about torch alone, without the packages.
         rejections=(),
         advice=None,
-        packages=chosen.packages,
-        notes_on_packages=chosen.notes,
+        packages=package_set.packages,
+        notes_on_packages=package_set.notes,
     )
-
-
-# --- torch alone ----------------------------------------------------------------------------------
 
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
@@ -176,15 +179,16 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
         # The first request that the machine or the report shows and for which a build fits. If none
         # fits, the choice for the last request says why.
         for shown_wish in wishes_shown(host.machine, catalog):
-            choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
+            shown_wish = replace(shown_wish, installer=wish.installer)
+            choice = least_change(shown_wish, host, catalog)
             if choice.build is not None:
                 break
         return choice
     names = map(name_of, wish.words)
     uses_gpu = any(name in FAMILY or uses_torch(name) for name in names)
-    is_left_unused = uses_gpu and has_cpu_build_beside_gpu(wish, host, catalog)
-    stays = not wish.is_about_torch and not is_left_unused
-    return least_change(wish, host, catalog, stays=stays)
+    needs_gpu_build = uses_gpu and leaves_gpu_unused(wish, host, catalog)
+    keeps_installed = not wish.is_about_torch and not needs_gpu_build
+    return least_change(wish, host, catalog, keeps_installed=keeps_installed)
 
 
 def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
@@ -202,35 +206,37 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
         yield Wish(torch=wanted.torch, backend=backend)
         return
     # The author of a report usually wants the installed torch version to work.
-    installed = f"=={public(version)}" if version else None
+    installed = f"=={public_version(version)}" if version else None
     torch = wanted.torch or installed
-    # If pip's message lists no versions of a package, the index that it asked has none.
-    is_refused = "wrong-index" in kinds or any(
-        event.kind == "no-matching-distribution" and not event.values.get("versions")
-        for event in machine.events
-    )
+    index_lacks_it = "wrong-index" in kinds
+    for event in machine.events:
+        # If pip's message lists no versions of a package, the index that it asked has none.
+        if event.kind == "no-matching-distribution" and not event.values.get("versions"):
+            index_lacks_it = True
     builds = {(row.torch, row.backend) for row in catalog.builds}
     # A build that exists was refused for another reason, such as the Python, so it still counts.
     exists = ((torch or "").removeprefix("=="), backend) in builds
-    if backend == "auto" or exists or not is_refused:
+    if backend == "auto" or exists or not index_lacks_it:
         yield Wish(torch=torch, backend=backend)
     # Then any backend, then the installed version instead of the wanted one, then any torch.
     yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))
 
 
-def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = False) -> Choice:
+def least_change(
+    wish: Wish, host: Host, catalog: Catalog, *, keeps_installed: bool = False
+) -> Choice:
     """The choice that changes the installed torch as little as possible, with the reason.
 
-    With `stays`, an installed torch stays, whether it works or not, because only other packages
-    were requested.
+    With `keeps_installed`, an installed torch stays, whether it works or not, because only other
+    packages were requested.
     """
     machine = host.machine
     question = question_of(wish, host, catalog)
     newest = newest_fitting(question)
     installed = installed_build(machine, question)
     choice, reason = newest, None
-    if installed is not None and stays:
-        choice = replace(as_installed(installed, question), action="kept")
+    if installed is not None and keeps_installed:
+        choice = replace(choice_of_installed(installed, question), action="kept")
         reason = "torch stays unchanged: you did not ask for a change"
     elif installed is not None:
         choice = change_of(installed, newest, question, wish, machine)
@@ -241,15 +247,16 @@ def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = Fals
 def change_of(
     installed: TorchBuild, newest: Choice, question: BuildQuestion, wish: Wish, machine: Snapshot
 ) -> Choice:
-    """What happens to the installed torch, by the rules 4 to 7."""
-    before = parsed(installed.torch)
-    is_outdated = newest.build is not None and before < parsed(newest.build.torch)
-    is_wanted = question.allows(installed) and not (wish.wants_newest and is_outdated)
-    if is_wanted and is_good(installed, machine, question):
+    """What happens to the installed torch, by the rules 4 to 7 of this module. `newest` is the
+    choice of the newest build that fits."""
+    old_version = parsed(installed.torch)
+    is_outdated = newest.build is not None and old_version < parsed(newest.build.torch)
+    is_as_requested = question.allows(installed) and not (wish.wants_newest and is_outdated)
+    if is_as_requested and may_stay(installed, machine, question):
         torch_files = (one.intact for one in machine.packages or () if one.name == "torch")
         is_damaged = False in torch_files or machine.torch.import_error is not None
         action: Action = "again" if is_damaged else "kept"
-        return replace(as_installed(installed, question), action=action)
+        return replace(choice_of_installed(installed, question), action=action)
     # For other makers' GPUs, only the newest builds are known well enough.
     takes_newest = wish.wants_newest or question.maker is not None
     choice = newest if takes_newest else nearest_fitting(installed.torch, question)
@@ -258,38 +265,50 @@ def change_of(
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
     is_requested = question.maker is not None or wish.wanted_backend != "auto"
-    if crosses(installed.backend, build.backend) and not is_requested:
-        as_it_is = as_installed(installed, question)
-        # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
-        if wish.wants_newest and serves(installed, machine, question):
-            return replace(as_it_is, action="kept")
-        # Without an NVIDIA GPU, there is no sign that another build would work better.
-        stays = question.host.presence == "none"
-        return replace(as_it_is if stays else choice, action="refused")
+    if loses_gpu_support(installed.backend, build.backend) and not is_requested:
+        return unrequested_loss(installed, choice, question, wish, machine)
     if takes_newest:
         return replace(choice, action="newest" if question.maker else "upgrade")
-    after = parsed(build.torch)
+    new_version = parsed(build.torch)
     # The label may differ, because the purpose is to get the same version from another index.
-    if before.public == after.public:
+    if old_version.public == new_version.public:
         return replace(choice, action="same-version")
     # An older torch is only chosen if no newer one fits, so it is the newest that fits.
-    is_newest = after < before or (newest.build is not None and newest.build.torch == build.torch)
-    return replace(choice, action="newest" if is_newest else "nearest-newer")
+    is_older = new_version < old_version
+    if is_older or (newest.build is not None and newest.build.torch == build.torch):
+        return replace(choice, action="newest")
+    return replace(choice, action="nearest-newer")
 
 
-def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch works on this host, as far as gpusetup can judge."""
+def unrequested_loss(
+    installed: TorchBuild, choice: Choice, question: BuildQuestion, wish: Wish, machine: Snapshot
+) -> Choice:
+    """The choice instead of one that would give up support for the installed torch's GPUs, which
+    nobody asked for: the installed torch stays, or the change is refused."""
+    unchanged = choice_of_installed(installed, question)
+    # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
+    if wish.wants_newest and works_here(installed, machine, question):
+        return replace(unchanged, action="kept")
+    # Without an NVIDIA GPU, there is no sign that another build would work better.
+    if question.host.presence == "none":
+        return replace(unchanged, action="refused")
+    return replace(choice, action="refused")
+
+
+def may_stay(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
+    """Whether the installed torch may stay: it works here, or the user names its backend, and
+    nothing here speaks against it."""
     # A user who requests the CPU build accepts that the GPUs are not used.
     if question.backend == "cpu":
         return True
-    is_judged = question.host.presence == "some" and not is_seen_only(maker_of(installed.backend))
     # If the GPUs for this backend are absent or cannot be judged, trust a user who names it.
-    if question.backend == installed.backend and not (is_judged or question.maker):
+    can_judge = question.host.presence == "some" and not is_seen_only(maker_of(installed.backend))
+    if question.backend == installed.backend and not (can_judge or question.maker):
         return True
-    return serves(installed, machine, question)
+    return works_here(installed, machine, question)
 
 
-def as_installed(installed: TorchBuild, question: BuildQuestion) -> Choice:
+def choice_of_installed(installed: TorchBuild, question: BuildQuestion) -> Choice:
     """The installed build as a choice."""
     host = question.host
     return Choice(
@@ -302,7 +321,7 @@ def as_installed(installed: TorchBuild, question: BuildQuestion) -> Choice:
 def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
     """The choice of the same version for a backend that fits, otherwise of the nearest newer
     version, otherwise of the newest that fits."""
-    build = nearest(public(torch), question)
+    build = nearest_build(public_version(torch), question)
     if build is None:
         return newest_fitting(question)
     # The requested version may name the backend (`2.5.1+cu124`), so request that too.
@@ -323,10 +342,10 @@ REASONS: dict[str, str] = {
 
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     """Why this torch is installed or kept, in a sentence; None if there is nothing to say."""
-    build, installed, torch = choice.build, choice.installed, question.wish.torch
+    build, installed, torch = choice.build, choice.installed, choice.wish.torch
     if build is None:
         return None
-    if torch is not None and choice.moves:
+    if torch is not None and choice.installs_torch:
         # Several bounds of a project (`>=2.1,<2.6`) include those that its companions imply, so
         # they stand in no file as they are.
         if choice.wish.from_project and "," in torch:
@@ -339,10 +358,11 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
             f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
             "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
         )
-    # For AMD's and Intel's GPUs, the installed version is not looked for, so nothing is said of it.
+    # For AMD's and Intel's GPUs, no other index is searched for the installed version, so nothing
+    # is said about it.
     if installed is None or (question.maker and choice.action == "newest"):
         return "the newest that fits"
     if choice.action == "kept" and installed.backend == UNREAD:
         return "gpusetup found no problem with this torch, so it stays"
     sentence = REASONS.get(choice.action)
-    return sentence.format(torch=public(installed.torch)) if sentence else None
+    return sentence.format(torch=public_version(installed.torch)) if sentence else None

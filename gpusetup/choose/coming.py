@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog
-from gpusetup.choose.choice import Choice, crosses, index_of
+from gpusetup.choose.choice import Choice, index_of, loses_gpu_support
 from gpusetup.choose.commands import requirements_on_torch_index
-from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
+from gpusetup.choose.compatibility import NUMPY_1, mismatched_companions, works_with_numpy
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import followers, installed_family, installed_packages
+from gpusetup.choose.installed import dependents_to_reinstall, installed_family, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, Offer
@@ -19,7 +19,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line
 
 
-class Coming(Frozen):
+class Changes(Frozen):
     """What will be installed into an environment, and which versions must stay."""
 
     family: tuple[str, ...] = ()
@@ -28,20 +28,20 @@ class Coming(Frozen):
     """The other requested packages, as requirements for the default index."""
     on_torch_index: tuple[str, ...] = ()
     """The requested packages from torch's own index, such as `torchcodec==0.17.0+cu126`."""
-    followers: tuple[str, ...] = ()
+    reinstalled: tuple[str, ...] = ()
     """Installed packages to install again, because their release needs another torch."""
     pinned: tuple[str, ...] = ()
     """The packages that must stay at their version, such as `torch==2.9.1+cu130`."""
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether everything that was requested is already installed."""
-        # `followers` and `pinned` do not count: without a new torch or another package there is
+        # `reinstalled` and `pinned` do not count: without a new torch or another package there is
         # nothing to install.
         return not (self.family or self.packages or self.on_torch_index)
 
 
-def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
+def changes_for(choice: Choice, host: Host, catalog: Catalog) -> Changes:
     """What to install for a choice. If torch changes, this is torch and what changes with it,
     otherwise only packages that work with the current torch.
 
@@ -54,31 +54,34 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
         # Without a version from an index, the installer chooses one that the requirement allows.
         if package is None or package.version is None:
             packages.append(word)
+        # Packages with an index are in `on_torch_index` below.
         elif not package.index_url:
             packages.append(package.requirement)
-    coming = Coming(packages=tuple(packages), on_torch_index=requirements_on_torch_index(choice))
-    if choice.moves:
-        return _with_new_torch(coming, choice, host)
-    return _with_same_torch(coming, choice, host, catalog)
+    requested = Changes(
+        packages=tuple(packages), on_torch_index=requirements_on_torch_index(choice)
+    )
+    if choice.installs_torch:
+        return _with_new_torch(requested, choice, host)
+    return _with_same_torch(requested, choice, host, catalog)
 
 
-def _with_new_torch(coming: Coming, choice: Choice, host: Host) -> Coming:
-    """The packages together with torch and what changes with it."""
+def _with_new_torch(requested: Changes, choice: Choice, host: Host) -> Changes:
+    """The requested packages together with torch and what changes with it."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that changes has a build"
     members = {*installed_family(machine), *wanted_family(choice, host)}
-    again = list(followers(machine, build))
+    reinstalled = [*dependents_to_reinstall(machine, build)]
     numpy = installed_packages(machine).get("numpy")
     # A constraint does not make an installer replace a numpy that is already installed.
-    if numpy and not takes_numpy(build.torch, numpy.version):
-        again.append(NUMPY_1)
+    if numpy and not works_with_numpy(build.torch, numpy.version):
+        reinstalled.append(NUMPY_1)
     family = tuple(name for name in FAMILY if name in members)
-    return replace(coming, family=family, followers=tuple(again))
+    return replace(requested, family=family, reinstalled=tuple(reinstalled))
 
 
-def _with_same_torch(coming: Coming, choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """The packages together with the companions that are missing or do not match the torch that
-    stays. Raises Unsatisfiable if a requested companion has no release for it."""
+def _with_same_torch(requested: Changes, choice: Choice, host: Host, catalog: Catalog) -> Changes:
+    """The requested packages together with the companions that are missing or do not match the
+    torch that stays. Raises Unsatisfiable if a requested companion has no release for it."""
     build, machine, wish = choice.build, host.machine, choice.wish
     assert build is not None, "a torch that stays has a build"
     installed = installed_packages(machine)
@@ -87,7 +90,7 @@ def _with_same_torch(coming: Coming, choice: Choice, host: Host, catalog: Catalo
     # packages, one that they did not name stays as it is.
     to_repair = [
         name
-        for name in companions_of_another(machine, build.torch, build.backend, catalog)
+        for name in mismatched_companions(machine, build.torch, build.backend, catalog)
         if wish.is_about_torch or name in wish.family
     ]
     # For a nightly or a self-compiled torch, no index is known to have companions. That is an error
@@ -102,7 +105,7 @@ def _with_same_torch(coming: Coming, choice: Choice, host: Host, catalog: Catalo
     changed = (*missing, *to_repair)
     staying = (name for name in FAMILY if name in installed and name not in changed)
     return replace(
-        coming,
+        requested,
         family=tuple(name for name in FAMILY if name in changed and name in versions),
         pinned=tuple(f"{name}=={installed[name].version}" for name in staying),
     )
@@ -117,15 +120,12 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     return tuple(name for name in FAMILY if name in members)
 
 
-# --- instead --------------------------------------------------------------------------------------
-
-
 def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     """The newest build, which `install --upgrade` would install; None for another maker's GPUs.
     `root` is the root URL of torch's index or a mirror, without a login."""
     newest, installed = choice.newest, choice.installed
     build = newest.build if newest else None
-    if build is None or (installed and crosses(installed.backend, build.backend)):
+    if build is None or (installed and loses_gpu_support(installed.backend, build.backend)):
         return None
     # `--upgrade` ignores the bounds of `--torch`, so they are replaced by this version.
     torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)
@@ -144,11 +144,13 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
 
 def new_folder(machine: Snapshot) -> str:
     """The folder of a new environment: `.venv`, or `.venv-gpu` if the current one is called so."""
-    # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
-    executable = machine.python.executable or ""
-    of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
-    folder = (machine.python.prefix or of_python).rstrip("/\\")
-    return ".venv-gpu" if re.split(r"[/\\]", folder)[-1] == ".venv" else ".venv"
+    folder = machine.python.prefix
+    if not folder:
+        # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
+        executable = machine.python.executable or ""
+        folder = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
+    name = re.split(r"[/\\]", folder.rstrip("/\\"))[-1]
+    return ".venv-gpu" if name == ".venv" else ".venv"
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:

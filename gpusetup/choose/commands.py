@@ -48,11 +48,11 @@ def shown_installer(machine: Snapshot) -> str:
     return "uv" if machine.python.has_pip is False else "pip"
 
 
-def started(python: str | None) -> Words:
+def python_command(python: str | None) -> Words:
     """The command that starts a Python interpreter. A portable Python gets `-s`, so that packages
     in the user's home folder do not hide those in its own folder.
 
-    >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
+    >>> python_command(None), python_command(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
     """
     executable = python or "python"
@@ -75,17 +75,15 @@ def steps_of_wheels(
     members of torch's family by name, without those that have no release for this torch, and
     requirements for other packages. Raises Unsatisfiable if no wheel fits.
     """
-    install: Words = (*started(python), "-m", "pip", "install")
+    install: Words = (*python_command(python), "-m", "pip", "install")
     if installer == "uv":
         install = ("uv", "pip", "install", *(("--python", python) if python else ()))
-    build, other_packages = choice.build, [one for one in packages if one not in FAMILY]
+    build, other_packages = choice.build, [word for word in packages if word not in FAMILY]
     # No index is known to have a build without Pythons, such as a vendor's.
     if build is None or build.channel != "pytorch" or not build.pythons:
         raise Unsatisfiable("No wheel of torch fits this machine")
     family = build.family(packages)
     exact, reinstalled = [], []
-    # Files of the same version are missing, so it must be installed again.
-    is_again = choice.action == "again"
     for name, version in family.items():
         # On aarch64, older companions have no label and newer ones do. A requirement without a
         # label matches both. So such a package is reinstalled, because otherwise an installed CPU
@@ -93,7 +91,8 @@ def steps_of_wheels(
         is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")
-        if is_again or not is_labelled:
+        # With "again", files of the same version are missing.
+        if choice.action == "again" or not is_labelled:
             reinstalled.append(name)
     exact += requirements_on_torch_index(choice)
     url = build.index or index_url(build.backend, root)
@@ -153,16 +152,14 @@ def steps_of_conda(
     """The steps for conda: one, or three if a new environment with this name is created.
 
     On the channel `pytorch`, the companions' versions are pinned. On conda-forge, the solver picks
-    those that were built for this torch. Raises Unsatisfiable if conda's channels have no build
-    that fits.
+    those that were built for this torch. Of `packages`, only torch's companions count. Raises
+    Unsatisfiable if conda's channels have no build that fits.
     """
-    version = python_tag(machine)
     # The new environment is named even though it should be active by then. If `conda activate`
     # fails, its packages must not go into another environment.
     target: Words = ("--name", name) if name else ()
     if machine.python.manager == "conda" and machine.python.prefix and not name:
         target = ("--prefix", machine.python.prefix)
-    command = ("conda", "install", "--yes", *target)
     build = choice.build
     if build is None or build.channel == "pytorch":
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
@@ -183,11 +180,13 @@ def steps_of_conda(
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
     # does not.
     limits = numpy_limits(build.torch) if build.channel == "conda-pytorch" else ()
-    channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
-    argv = (*command, "--override-channels", *channels, *specs, *limits)
-    install = Step(argv=argv)
+    options = ["--override-channels"]
+    for channel in CHANNELS[build.channel]:
+        options += ["--channel", channel]
+    install = Step(argv=("conda", "install", "--yes", *target, *options, *specs, *limits))
     if not name:
         return (install,)
+    version = python_tag(machine)
     python = f"python={version}" if version else "python"
     # Python comes from conda-forge, whichever channel torch comes from. Without `--yes`, conda asks
     # before it removes an environment of the same name.
@@ -210,23 +209,20 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     return NEW_NAME if re.fullmatch(of_conda, folder) else None
 
 
-# --- the public document --------------------------------------------------------------------------
-
-
 def answer_of(
     choice: Choice,
     machine: Snapshot,
     packages: Words = FAMILY,
     conda_name: str | None = None,
     root: str = INDEX_ROOT,
-    by_conda: Choice | None = None,
+    conda_choice: Choice | None = None,
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer; there are none if the
     installer has no build that fits.
 
     `packages` are torch and the packages to install together with it. `conda_name` names a new
     environment for conda's commands. `root` is the root URL of torch's index or a mirror.
-    `by_conda` is the choice among the builds of conda's channels, if `choice` is a wheel.
+    `conda_choice` is the choice among the builds of conda's channels, if `choice` is a wheel.
     """
     build = choice.build
     others = (
@@ -252,7 +248,7 @@ def answer_of(
     for name in ("uv", "pip", "conda"):
         try:
             if name == "conda":
-                steps = steps_of_conda(by_conda or choice, machine, family, conda_name)
+                steps = steps_of_conda(conda_choice or choice, machine, family, conda_name)
             else:
                 steps = steps_of_wheels(name, choice, machine.python.executable, packages, root)
         except Unsatisfiable:

@@ -18,7 +18,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companion_table import Pair, Project, companion_table, has_cuda, row_of
 from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
 from gpusetup.choose.host import HostFacts
-from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages, may_have_release
+from gpusetup.choose.installed import COMPANIONS, conflicts, installed_packages, may_have_release
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -39,10 +39,7 @@ def uses_torch(name: str) -> bool:
     return name in USES_TORCH or companion_table().project(name) is not None
 
 
-# --- a package beside a build ---------------------------------------------------------------------
-
-
-def why_not_beside(
+def why_no_release_works(
     word: str, build: TorchBuild, host: HostFacts, catalog: Catalog, *, by_table: bool = False
 ) -> str | None:
     """The reason why no release that a requirement allows works with a build on a host.
@@ -51,26 +48,28 @@ def why_not_beside(
     their torch themselves, and for wheels that no index has.
     """
     requirement = Requirement(word)
-    majors = [cuda[1] for cuda in filter(None, map(CUDA_EXTRA.match, requirement.extras))]
+    extras = filter(None, map(CUDA_EXTRA.match, requirement.extras))
+    cuda_majors = [extra[1] for extra in extras]
     # A CPU build loads no CUDA library whose version could differ.
-    if majors and build.cuda and build.cuda_major not in majors:
-        return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
+    if cuda_majors and build.cuda and build.cuda_major not in cuda_majors:
+        return f"{word} is built for CUDA {' and '.join(cuda_majors)}, torch for CUDA {build.cuda}"
     project = companion_table().project(name_of(word))
     if project is None:
         return None
     reason = why_not_on_host(project, build, host)
     if reason:
         return reason
-    rows = rows_meant(project, requirement.specifier, by_table=by_table)
-    # The table knows the torch of an exact release, whether it declares it or not.
+    rows = rows_allowed(project, requirement.specifier, by_table=by_table)
+    # An index knows releases that the table lacks, so only those for this torch are judged. But the
+    # table knows the torch of an exact release, whether it declares it or not.
     is_exact = exact_version(requirement.specifier) is not None
-    # An index knows releases that the table lacks, so only those for this torch are judged.
-    index_decides = project.declares and not by_table and not is_exact
-    if index_decides:
+    if project.declares and not by_table and not is_exact:
         rows = tuple(row for row in rows if is_for_torch(row, build))
     reasons = [why_row_differs(project, row, build, catalog, by_table=by_table) for row in rows]
     # One row that fits is enough, because the other rows are about older or newer releases.
-    return reasons[0] if reasons and all(reasons) else None
+    if None in reasons:
+        return None
+    return next(iter(reasons), None)
 
 
 def exact_version(specifier: SpecifierSet) -> str | None:
@@ -83,7 +82,7 @@ def exact_version(specifier: SpecifierSet) -> str | None:
     return pinned[1] if pinned else None
 
 
-def rows_meant(
+def rows_allowed(
     project: Project, specifier: SpecifierSet, *, by_table: bool = False
 ) -> tuple[Pair, ...]:
     """The table's rows about the releases that a requirement allows, newest first."""
@@ -94,11 +93,11 @@ def rows_meant(
     rows = []
     for row in project.rows:
         # `==0.16.*` gives 0.16, and `==1.2.post1` gives 1.2.post1. A range gives none, and counts.
-        first = re.match(r"==([\d.]+?(?:\.?(?:post|rc|b|a)\d+)?)(?:\.\*)?$", row.versions)
-        # The last patch of a series (`==0.16.*`) may be allowed where its first one is not. Its
-        # number is unknown, so a high one stands for it.
-        ends = ("", ".9999") if row.versions.endswith(".*") else ("",)
-        if not first or any(specifier.contains(f"{first[1]}{end}") for end in ends):
+        release = re.match(r"==([\d.]+?(?:\.?(?:post|rc|b|a)\d+)?)(?:\.\*)?$", row.versions)
+        # The last patch of a series (`==0.16.*`) may be allowed even if its first one is not. Its
+        # number is unknown, so assume a high one.
+        patches = ("", ".9999") if row.versions.endswith(".*") else ("",)
+        if not release or any(specifier.contains(release[1] + patch) for patch in patches):
             rows.append(row)
     # Without an index, only rows that name their torch can be compared with a build.
     with_torch = [row for row in rows if row.torch] if by_table else []
@@ -121,8 +120,8 @@ def why_row_differs(
 ) -> str | None:
     """The reason why the releases in a row do not work with a build; None if they do.
 
-    `by_table` also rejects releases without a wheel. `of_torch_index` tells whether a package is
-    installed from torch's own index if that has it for each CUDA version.
+    `by_table` also rejects releases without a wheel. With `of_torch_index`, a package that torch's
+    own index has for each CUDA version is installed from there, so its CUDA version always matches.
     """
     releases = f"{project.name} {row.versions.removeprefix('==')}"
     if by_table and not project.has_wheels(row):
@@ -130,12 +129,14 @@ def why_row_differs(
         return f"no package index has a wheel for {releases} (see {row.source})"
     if not is_for_torch(row, build):
         return f"{releases} needs torch{row.torch} ({row.source})"
-    usual = usual_major(catalog, build)
-    is_of_torch_index = of_torch_index and project.on_torch_index and build.cuda_major != usual
-    if is_of_torch_index or has_cuda(project, row, build.cuda_major, usual):
+    default_major = usual_major(catalog, build)
+    differs = build.cuda_major != default_major
+    if of_torch_index and project.on_torch_index and differs:
+        return None
+    if has_cuda(project, row, build.cuda_major, default_major):
         return None
     # The table writes `default` for the CUDA version of PyPI's torch.
-    built_for = " and ".join(row.cuda.split()).replace("default", usual)
+    built_for = " and ".join(row.cuda.split()).replace("default", default_major)
     torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
     return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
 
@@ -150,16 +151,6 @@ def why_release_differs(name: str, version: str, build: TorchBuild, catalog: Cat
     # With this version in the row, the reason names only this release.
     row = replace(row, versions=f"=={version}")
     return why_row_differs(project, row, build, catalog, of_torch_index=False)
-
-
-def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
-    """Specifiers of the releases on the default index that work with a build, newest first."""
-    # By the table, so that a release without a wheel is left out too.
-    return tuple(
-        row.versions
-        for row in project.rows
-        if not why_row_differs(project, row, build, catalog, by_table=True, of_torch_index=False)
-    )
 
 
 def names_on_torch_index(
@@ -207,13 +198,13 @@ def numpy_limits(torch: str) -> tuple[str, ...]:
     return (NUMPY_1,) if is_older else ()
 
 
-def takes_numpy(torch: str, numpy: str) -> bool:
+def works_with_numpy(torch: str, numpy: str) -> bool:
     """Whether this torch works with this version of numpy."""
     # A torch that was built for numpy 2 also runs with numpy 1.
     return parsed(numpy).major < 2 or not numpy_limits(torch)
 
 
-def limits_beside(
+def limits_for_build(
     catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Constraints that make an installer skip newer releases which do not work with a build, such
@@ -233,27 +224,27 @@ def limit_of(
     project: Project, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool
 ) -> str | None:
     """The constraint for one package; None if it needs none."""
-    oldest_misfit = None
+    oldest_too_new = None
     # The table is sorted from new to old. An installer takes the newest release below the limit, so
-    # only the misfits that are newer than the first fitting row matter.
+    # only the rows that are newer than the first fitting one matter.
     for row in project.rows:
         if not why_row_differs(project, row, build, catalog, of_torch_index=of_torch_index):
             break
-        # An index reads a package's declared dependencies itself.
+        # If a package declares the torch that it needs, the installer reads that itself.
         if is_for_torch(row, build) or not project.declares:
-            oldest_misfit = row
-    if oldest_misfit is None:
+            oldest_too_new = row
+    if oldest_too_new is None:
         return None
     # A row without a first release (`<0.19`) is about all older ones, so that no release (`<0`) is
     # left.
-    first = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", oldest_misfit.versions)
-    return f"{project.name}<{first[1] if first else 0}"
+    first_release = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", oldest_too_new.versions)
+    return f"{project.name}<{first_release[1] if first_release else 0}"
 
 
 # --- notes on installed packages ------------------------------------------------------------------
 
 
-def companions_of_another(
+def mismatched_companions(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
     """The installed torchvision and torchaudio that are known not to match this torch."""
@@ -266,11 +257,13 @@ def companions_of_another(
         fits = serves_torch(catalog, name, package.version, torch)
         # If the backend of torch is unknown, the two cannot be compared.
         if backend and backend != UNREAD and fits is not False:
+            platform: str | None = f"{machine.os.family}-{machine.os.machine}"
             # The platform tells the CUDA version of the default index's wheel, but not of a
             # conda package.
-            platform = f"{machine.os.family}-{machine.os.machine}"
-            of_wheel = platform if package.installer != "conda" else None
-            fits = serves_backend(catalog, name, package.version, backend, of_wheel)
+            if package.installer == "conda":
+                platform = None
+            fits = serves_backend(catalog, name, package.version, backend, platform)
+        # None means that it is unknown whether they match.
         if fits is False:
             misfits.append(name)
     return tuple(misfits)
@@ -279,12 +272,12 @@ def companions_of_another(
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
-    for name, requirement in dependents(machine, build).items():
+    for name, requirement in conflicts(machine, build).items():
         stays = "it stays, and may fail"
         if may_have_release(packages[name]):
             stays = f"without a release for {new_torch} {stays}"
         yield f"{name} {packages[name].version} requires {requirement}: {stays}"
-    for name in companions_of_another(machine, build.torch, build.backend, catalog):
+    for name in mismatched_companions(machine, build.torch, build.backend, catalog):
         # A companion that the build's release has is replaced together with torch.
         if name not in build.family():
             version = packages[name].version

@@ -28,17 +28,17 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
 def _reasons_against(build: TorchBuild, question: BuildQuestion) -> list[str]:
     """The reasons why a build that the request allows does not fit; empty if it fits."""
     reasons = (
-        *_against_the_system(build, question),
+        *_unmet_by_system(build, question),
         why_driver_is_too_old(build, question),
-        *_against_the_driver(build, question),
+        *_unmet_by_driver_or_jetson(build, question),
         why_kernels_lack_a_gpu(build, question),
         why_gpu_is_missing_or_unused(build, question),
     )
     return [*filter(None, reasons)]
 
 
-def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
-    """Yields what the build needs of Python, the C library and macOS."""
+def _unmet_by_system(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
+    """Yields the build's needs that the host's Python, C library or macOS does not meet."""
     host = question.host
     # torch's last wheels for 32-bit Python are from 2017.
     if host.python_bits == 32:
@@ -69,13 +69,15 @@ def driver_runs(cuda: str, driver_cuda: str) -> bool:
     """
     needed, supported = release(cuda), release(driver_cuda)
     # With minor-version compatibility, only the major version counts.
-    parts = 1 if needed[0] >= FIRST_WITH_MINORS else 2
-    return supported[:parts] >= needed[:parts]
+    if needed[0] >= FIRST_WITH_MINORS:
+        return supported[0] >= needed[0]
+    return supported >= needed
 
 
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the NVIDIA driver does not support the build's CUDA version."""
     host, cuda = question.host, build.cuda
+    # A CPU build needs no driver, and an unknown driver excludes no build.
     if cuda is None or not (host.driver or host.driver_cuda):
         return None
     # With cuda-compat, on a Jetson, and for a CUDA that is newer than the catalog, the driver's
@@ -93,15 +95,17 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     return f"needs NVIDIA driver {build.driver_floor}, found {host.driver}"
 
 
-def _against_the_driver(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
-    """Yields why this Jetson, or the driver of a GPU, runs no build of this kind."""
+def _unmet_by_driver_or_jetson(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
+    """Yields why no CUDA wheel of any version runs here: because of this Jetson's JetPack, or
+    because the driver does not support one of the GPUs."""
     host, jetpack = question.host, question.host.jetpack
     if build.cuda is None:
         return
     # Only the latest JetPacks run the wheels made for servers. If the driver reports its GPU and
     # CUDA version, `why_driver_is_too_old` decides.
     is_reported = host.gpus and host.driver_cuda
-    if host.board and not is_reported and not (jetpack and jetpack.torch_for):
+    runs_wheels = jetpack is not None and jetpack.torch_for
+    if host.board and not is_reported and not runs_wheels:
         found = jetpack.name if jetpack else "a release that is not known"
         yield f"is a wheel for servers, but {host.board} has {found}"
     # NVIDIA's later branches drop old GPUs. One GPU is reason enough.
@@ -126,22 +130,23 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     # A CPU build has no kernels for any GPU; `why_gpu_is_missing_or_unused` judges it.
     if build.cuda is None:
         return None
-    # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of the
-    # same name are named once.
     codes = (*build.kernels, *build.ptx)
-    without_kernels = dict.fromkeys(
-        f"{gpu.name} ({capability})"
-        for gpu in host.gpus
-        if (capability := gpu.compute_capability)
-        and not served_by(codes, capability, build.cuda, host.driver_cuda)
-    )
+    without_kernels = []
+    for gpu in host.gpus:
+        capability = gpu.compute_capability
+        # A GPU that the catalog does not know excludes no build; a note names it.
+        if capability and not served_by(codes, capability, build.cuda, host.driver_cuda):
+            without_kernels.append(f"{gpu.name} ({capability})")
     if not without_kernels:
         return None
-    return f"has no kernel for {', '.join(without_kernels)}, only for {' '.join(codes)}"
+    # Several GPUs of the same name are named once.
+    names = ", ".join(dict.fromkeys(without_kernels))
+    return f"has no kernel for {names}, only for {' '.join(codes)}"
 
 
 def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason against a CUDA build without an NVIDIA GPU, and against a CPU build beside one."""
+    """The reason against a CUDA build if there is no NVIDIA GPU, and against a CPU build if there
+    may be one."""
     host = question.host
     # A backend that is named is accepted, because images are often built on a host without the GPU
     # on which they will run.
@@ -155,26 +160,22 @@ def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> 
     return f"is a CPU build{unused}; `--backend cpu` chooses it"
 
 
-def first_reason(question: BuildQuestion) -> str:
-    """The first reason against the build that has the fewest reasons against it, among the builds
-    that the request names. No build may fit."""
+def main_reason(question: BuildQuestion) -> str:
+    """The reason to show if no build fits: the first one against the build with the fewest reasons
+    against it, among the builds that the request allows."""
     maker = maker_of(question.backend)
     if question.maker and maker not in (None, question.maker.id):
         return f"is for GPUs of {BY_ID[maker].name}"
-    reasons_of_builds = [
-        _reasons_against(build, question)
-        for build in in_scope(question)
+    has_gpu = question.host.presence == "some"
+    reasons_of_builds = []
+    for build in filter(question.allows, in_scope(question)):
         # That a CPU build would leave the GPU unused does not explain why no build fits.
-        if question.allows(build)
-        and not (question.host.presence == "some" and why_gpu_is_missing_or_unused(build, question))
-    ]
+        if not (has_gpu and why_gpu_is_missing_or_unused(build, question)):
+            reasons_of_builds.append(_reasons_against(build, question))
     if not reasons_of_builds:
         return "has no build for this platform in gpusetup's catalog"
     # The list of the kernels that exist, `, only for ...`, is left out.
     return min(reasons_of_builds, key=len)[0].partition(", only for")[0]
-
-
-# --- the best ------------------------------------------------------------------------------------
 
 
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
@@ -204,44 +205,39 @@ def builds_of_platform(
         if build.cuda and driver_system != platform[0]:
             build = replace(build, driver_floor=catalog.driver_floor(build.cuda, driver_system))
         rows.append(build)
-    return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
+    return tuple(sorted(rows, key=lambda build: newest_first_key(build.torch)))
 
 
 def fitting_builds(question: BuildQuestion, above: str = "0") -> list[TorchBuild]:
-    """The builds that fit and whose torch is newer than `above`, newest torch first."""
-    # The newer a torch, the smaller its key.
-    limit = newest_first(above)
+    """The builds that fit and whose torch is newer than the version `above`, newest torch first."""
+    above_version = parsed(above)
     return [
         build
         for build in in_scope(question)
         # Judging a build takes longest, so it comes last.
-        if newest_first(build.torch) < limit
+        if parsed(build.torch) > above_version
         and question.allows(build)
         and why_not(build, question) is None
     ]
 
 
-def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
+def best_build(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
     """The best build that fits and whose torch is newer than `above`; None if there is none."""
     return min(fitting_builds(question, above), key=preference(question), default=None)
 
 
-def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
+def nearest_build(torch: str, question: BuildQuestion) -> TorchBuild | None:
     """The best fitting build for this torch version, otherwise for the nearest newer one, otherwise
     for the newest older one; None if none fits."""
-    wanted, rank = newest_first(torch), preference(question)
-
-    def distance(build: TorchBuild) -> tuple[object, ...]:
-        newest = newest_first(build.torch)
-        # The keys are negated versions, so an older version has the larger key.
-        is_older = newest > wanted
-        if is_older:
-            return is_older, newest, rank(build)
-        # Among newer versions the nearest comes first, so the order is reversed.
-        oldest_first = tuple(-part for part in newest)
-        return is_older, oldest_first, rank(build)
-
-    return min(fitting_builds(question), key=distance, default=None)
+    fitting = fitting_builds(question)
+    if not fitting:
+        return None
+    versions = [parsed(build.torch) for build in fitting]
+    # A post-release, such as conda-forge's `2.3.0.post301`, counts as its release.
+    version = parsed(parsed(torch).base_version)
+    nearest = min((one for one in versions if one >= version), default=max(versions))
+    of_nearest = [build for build in fitting if parsed(build.torch) == nearest]
+    return min(of_nearest, key=preference(question))
 
 
 FIRST_WITH_AMPERE = 11
@@ -263,14 +259,17 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     driver_cuda = question.host.driver_cuda
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
-        torch_and_channel = (*newest_first(build.torch), CHANNELS.index(build.channel))
+        torch_and_channel = (*newest_first_key(build.torch), CHANNELS.index(build.channel))
         # A CPU build and CUDA builds compete only on a machine without a GPU, for the extras of a
         # project. The driver is then unknown, and the CPU build, as CUDA 0.0, comes first.
         major, minor = release(build.cuda) if build.cuda else (0, 0)
         if driver_cuda is None:
-            is_beyond = needs_newer_than_assumed(build, question)
+            floor, assumed = build.driver_floor, question.host.assumed_driver
+            needs_newer_branch = False
+            if floor and assumed:
+                needs_newer_branch = parsed(floor).major > parsed(assumed).major
             is_before_ampere = 0 < major < FIRST_WITH_AMPERE
-            return (is_beyond, *torch_and_channel, is_before_ampere, major, minor)
+            return (needs_newer_branch, *torch_and_channel, is_before_ampere, major, minor)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
         # their PTX, so those come last.
         is_above_driver = (major, minor) > release(driver_cuda)
@@ -279,14 +278,8 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     return rank
 
 
-def needs_newer_than_assumed(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build needs a newer driver branch than the one assumed for an unknown driver."""
-    floor, assumed = build.driver_floor, question.host.assumed_driver
-    return bool(floor and assumed) and parsed(floor or "").major > parsed(assumed or "").major
-
-
 @lru_cache(maxsize=512)
-def newest_first(torch: str) -> tuple[int, ...]:
+def newest_first_key(torch: str) -> tuple[int, ...]:
     """A sort key that puts the newest torch version first."""
     # `2.5` equals `2.5.0`, so keys get the same length to compare part by part.
     return tuple(-part for part in (*parsed(torch).release, 0, 0, 0)[:4])

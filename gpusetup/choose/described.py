@@ -60,8 +60,8 @@ def described(
         interpreter = Python(
             version=interpreter.version, free_threaded=interpreter.free_threaded, bits=64
         )
-        os_there = Os(family=family, machine=machine or usual)  # type: ignore[arg-type]
-        snapshot = replace(_without_driver(snapshot), os=os_there)
+        described_os = Os(family=family, machine=machine or usual)  # type: ignore[arg-type]
+        snapshot = replace(_without_driver(snapshot), os=described_os)
     elif machine:
         snapshot = replace(snapshot, os=replace(snapshot.os, machine=machine))
     if glibc:
@@ -124,7 +124,7 @@ def without_torch(machine: Snapshot) -> Snapshot:
     return replace(machine, torch=Torch(installed=False), packages=(), wanted=Wanted())
 
 
-def for_host(
+def on_other_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """The snapshot of this environment on another host, which has the named GPUs and driver."""

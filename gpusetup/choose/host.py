@@ -10,7 +10,7 @@ from gpusetup.accelerators.makers import Maker, judged_on
 from gpusetup.catalog.builds import Catalog, Channel, completed
 from gpusetup.catalog.facts import JetPack, pci_name
 from gpusetup.catalog.jetpack import board_of, jetpack_of
-from gpusetup.choose.other_makers import gpus_of_makers, maker_to_serve
+from gpusetup.choose.other_makers import gpus_of_any_maker, maker_to_serve
 from gpusetup.choose.wish import Wish, allows_torch
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
@@ -90,13 +90,13 @@ class BuildQuestion(Frozen):
         # In one environment, a conda torch and a torch wheel would hide each other.
         return CONDA_CHANNELS if self.wish.installer == "conda" else WHEELS
 
-    def takes(self, torch: str) -> bool:
+    def allows_version(self, torch: str) -> bool:
         """Whether the request allows this torch version."""
         return allows_torch(self.wish.torch, torch)
 
     def allows(self, build: TorchBuild) -> bool:
         """Whether the request allows this build, whatever the host needs."""
-        return self.takes(build.torch) and self.backend in ("auto", build.backend)
+        return self.allows_version(build.torch) and self.backend in ("auto", build.backend)
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
@@ -106,7 +106,7 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     # of the request, and of a GPU neither its load nor its temperature.
     maker_gpus = tuple(
         Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
-        for gpu in gpus_of_makers(host.machine)
+        for gpu in gpus_of_any_maker(host.machine)
         if maker and gpu.maker == maker.id
     )
     return BuildQuestion(
@@ -118,12 +118,9 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     )
 
 
-# --- reading a snapshot ---------------------------------------------------------------------------
-
-
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """The machine as a host, with the facts that decide: the catalog's where the machine shows
-    none."""
+    """The machine as a host, with the facts that decide which builds fit. If the machine does not
+    show a fact, such as the driver's CUDA version, it comes from the catalog."""
     os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -134,8 +131,9 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     # An empty list means that a source found no GPU; None means that no source responded. No Mac
     # that torch supports has an NVIDIA GPU. If a driver responds, there may be one not listed.
     has_driver = bool(driver.cuda or driver.version)
-    is_without = not has_driver and (machine.gpus == () or os.family == "macos")
-    presence: Presence = "some" if gpus else "none" if is_without else "unknown"
+    presence: Presence = "some" if gpus else "unknown"
+    if not gpus and not has_driver and (machine.gpus == () or os.family == "macos"):
+        presence = "none"
     # A Jetson's driver is part of its JetPack.
     is_assumed = not has_driver and not board
     facts = HostFacts(
@@ -165,9 +163,10 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     """The driver version that is assumed where the driver is unknown: one that supports each of the
     GPUs, and the second-newest CUDA major version, as most drivers do."""
     floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
+    # Empty if the catalog has only one CUDA major version for this system.
     second_newest = sorted(floors, key=parsed)[-2:-1]
-    firsts = (first for _, first in first_drivers(machine, catalog))
-    return max((*second_newest, *firsts), key=parsed, default=None)
+    for_gpus = (first_driver for _, first_driver in first_drivers(machine, catalog))
+    return max((*second_newest, *for_gpus), key=parsed, default=None)
 
 
 def driver_family(machine: Snapshot) -> str:

@@ -38,18 +38,15 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
     return ("torch", *(name for name in COMPANIONS if name in packages))
 
 
-# --- torch as a build -----------------------------------------------------------------------------
-
-
-def by_conda(machine: Snapshot) -> bool:
+def is_conda_torch(machine: Snapshot) -> bool:
     """Whether conda must change this environment, because it installed torch there."""
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
-def public(version: str | None) -> str:
+def public_version(version: str | None) -> str:
     """A version without its local label; "" for None.
 
-    >>> public("2.5.1+cu124")
+    >>> public_version("2.5.1+cu124")
     '2.5.1'
     """
     return (version or "").partition("+")[0]
@@ -76,12 +73,8 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
 
 
 def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | None:
-    """The installed torch as a build, from the catalog or from what was read; None if no torch is
-    installed or a report does not name its backend.
-
-    A nightly, a vendor's build or a self-compiled torch is not in the catalog, so its companions
-    are unknown.
-    """
+    """The installed torch as a build, from the catalog or, if it is not there, from what was read;
+    None if no torch is installed or a report does not name its backend."""
     torch, catalog, host = machine.torch, question.catalog, question.host
     if not torch.version or torch.installed is False:
         return None
@@ -91,14 +84,15 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
         return None
     # The catalog's rows are for NVIDIA's GPUs and the CPU; other makers' builds are derived.
     if question.maker:
-        same = (public(torch.version), backend)
-        rows = (one for one in in_scope(question) if (one.torch, one.backend) == same)
+        same = (public_version(torch.version), backend)
+        rows = (build for build in in_scope(question) if (build.torch, build.backend) == same)
         row = next(rows, None)
     else:
         row = catalog.row_of(torch.version, backend, host.family, host.architecture)
     if row is None:
+        # A nightly, a vendor's build or a self-compiled torch.
         build = TorchBuild(
-            torch=public(torch.version),
+            torch=public_version(torch.version),
             backend=backend,
             cuda=torch.cuda or cuda_of(backend),
             os=host.family,  # type: ignore[arg-type]
@@ -111,19 +105,20 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
         build = replace(row, torchaudio=row.torchaudio or companion_for(catalog, "torchaudio", row))
     # The codes that were read from the installed files count more than the catalog's.
     codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
+    driver_floor = None
+    # WSL uses the Windows driver, whose minimum version differs from the row's, and a Jetson's
+    # driver has its own version numbers.
+    if build.cuda and not host.board:
+        driver_floor = catalog.driver_floor(build.cuda, host.driver_system)
     return replace(
         build,
-        # WSL uses the Windows driver, whose minimum version differs from the row's, and a Jetson's
-        # driver has its own version numbers.
-        driver_floor=catalog.driver_floor(build.cuda, host.driver_system)
-        if build.cuda and not host.board
-        else None,
+        driver_floor=driver_floor,
         kernels=tuple(code for code in codes if code.startswith("sm_")),
         ptx=tuple(code for code in codes if code.startswith("compute_")),
     )
 
 
-def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
+def works_here(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
     """Whether the installed build works on this machine. Unknown facts do not count against it.
 
     A build for an accelerator does not work on a machine without such a GPU. A CPU build only
@@ -132,21 +127,24 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     host, maker = question.host, maker_of(build.backend)
     # A CUDA build without a known kernel list cannot be compared with the GPUs.
     is_comparable = bool(build.kernels or build.ptx or question.maker)
-    covers = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
+    has_kernels = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
     if question.maker:
-        return maker == question.maker.id and covers
+        return maker == question.maker.id and has_kernels
     # If torch printed that CUDA is available, the driver works, but the build may still lack
     # kernels for the GPU.
     if machine.torch.cuda_available:
-        return covers
+        return has_kernels
+    # Nothing is known against a build whose backend is unknown.
     if build.backend == UNREAD:
         return True
     # gpusetup does not judge whether a build runs on an AMD or Intel GPU.
     if is_seen_only(maker):
         return host.presence != "some" and maker in vendors_of(machine)
+    # A build without a maker is a CPU build, and on a Mac the only one, for Apple's GPU too.
     if maker is None:
         return host.presence == "none" or host.family == "macos"
-    return host.presence != "none" and covers and why_driver_is_too_old(build, question) is None
+    has_driver = why_driver_is_too_old(build, question) is None
+    return host.presence != "none" and has_kernels and has_driver
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
@@ -165,17 +163,18 @@ def may_have_release(package: Package) -> bool:
     return not (package.direct or package.installer in ("conda", "develop"))
 
 
-def dependents(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
-    """Maps the names of the installed packages, besides torch's own, that require another torch
-    than this build to that requirement."""
+def conflicts(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
+    """The requirements that conflict with this build of torch: of each installed package besides
+    torch's own, the first one for another torch or companion, by the package's name."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     new_versions = build.family(installed_family(machine))
 
     def is_broken(text: str) -> bool:
+        """Whether a requirement is for torch or a companion, but not for its new version."""
         name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
-        version = new_versions.get(normalised(name[1])) if name else None
-        if version is None:  # most requirements end here, before they are parsed
+        new_version = new_versions.get(normalised(name[1])) if name else None
+        if new_version is None:  # most requirements end here, before they are parsed
             return False
         try:
             requirement = Requirement(text)
@@ -184,7 +183,7 @@ def dependents(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
         marker = requirement.marker
         if marker and not marker.evaluate(marker_environment(machine)):
             return False
-        return not requirement.specifier.contains(version, prereleases=True)
+        return not requirement.specifier.contains(new_version, prereleases=True)
 
     broken = {}
     for name, package in installed_packages(machine).items():
@@ -194,20 +193,20 @@ def dependents(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
     return broken
 
 
-def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
+def dependents_to_reinstall(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     """The names of packages to install again, because their release needs another torch."""
     # The other packages stay as they are, and a note says that they may fail.
     packages = installed_packages(machine)
-    return tuple(name for name in dependents(machine, build) if may_have_release(packages[name]))
+    return tuple(name for name in conflicts(machine, build) if may_have_release(packages[name]))
 
 
-def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
+def changed_with_torch(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
     """The names of torch, its companions and the packages that change with it."""
     # A report does not show the whole environment, so assume that torchvision and torchaudio are
     # installed too.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
-    return (*installed_family(machine), *(followers(machine, build) if build else ()))
+    return (*installed_family(machine), *(dependents_to_reinstall(machine, build) if build else ()))
 
 
 SYSTEMS = {

@@ -18,7 +18,7 @@ from gpusetup.catalog.companions import companion_for
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.constraints import in_scope, pick, preference, why_not
+from gpusetup.choose.constraints import best_build, in_scope, preference, why_not
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
@@ -103,19 +103,16 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     return Unsatisfiable("\n  ".join(lines), hint=hint)
 
 
-# --- the change that would help most --------------------------------------------------------------
-
-
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The other driver or Python with which the newest torch fits; None if none gives a newer one
     than the chosen build has. Of two equally good changes the first one counts."""
     best_torch = chosen.torch if chosen else "0"
     advice = None
-    for part, to, changed in changes(question):
-        build = pick(changed, above=best_torch)
+    for part, new_version, changed_question in changes(question):
+        build = best_build(changed_question, above=best_torch)
         if build:
             best_torch, gives = build.torch, f"torch {build.torch} ({build.backend})"
-            advice = Advice(change=part, to=to, gives=gives)
+            advice = Advice(change=part, to=new_version, gives=gives)
     return advice
 
 
@@ -123,11 +120,12 @@ def changes(
     question: BuildQuestion,
 ) -> Iterator[tuple[Literal["driver", "python"], str, BuildQuestion]]:
     """Yields the changes to the host that may help, the least costly first: what changes, its new
-    value, and the question that results."""
+    version, and the question about the changed host."""
     catalog, host = question.catalog, question.host
     # A Jetson's driver is part of its JetPack and cannot be updated separately.
     floors = {build.driver_floor for build in in_scope(question) if not host.board} - {None}
-    first_drivers = [first for _, first in host.first_drivers]
+    # A driver must support the build's CUDA version and each of the GPUs.
+    first_drivers = [first_driver for _, first_driver in host.first_drivers]
     needed = {max((*first_drivers, str(floor)), key=parsed) for floor in floors}
     drivers = {driver for driver in needed if parsed(driver) > parsed(host.driver or "0")}
     if catalog.ends_before(host.gpus, host.driver):
@@ -152,14 +150,13 @@ def changes(
     minor = parsed(host.python.rstrip("t")).minor
     pythons = {python for build in in_scope(question) for python in build.pythons}
     # The free-threaded Python is left out, because few packages have wheels for it.
-    usual = sorted((one for one in pythons if not one.endswith("t")), key=parsed, reverse=True)
+    usual = [python for python in pythons if not python.endswith("t")]
     # The nearest version first, and of two equally near ones the newer.
-    for python in sorted(usual, key=lambda one: abs(parsed(one).minor - minor)):
+    usual.sort(key=lambda python: (abs(parsed(python).minor - minor), -parsed(python).minor))
+    for python in usual:
         other_host = replace(host, python=python, python_bits=64)
         yield "python", python, replace(question, host=other_host)
 
-
-# --- notes ----------------------------------------------------------------------------------------
 
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
@@ -179,7 +176,7 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
             f"{backend}; {index_url(backend)}/torch/ lists what is there today"
         )
     releases = [row.torch for row in catalog.releases]
-    if not any(map(question.takes, releases)):
+    if not any(map(question.allows_version, releases)):
         span = f"{releases[0]} to {releases[-1]}"
         yield f"the catalog of {catalog.as_of} has torch {span}, but not {question.wish.torch}"
 

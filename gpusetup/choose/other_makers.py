@@ -37,38 +37,40 @@ CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
 def maker_to_serve(wish: Wish, machine: Snapshot, presence: str) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
     GPUs; None if the ordinary builds work. `presence` tells of NVIDIA's GPUs."""
-    here = maker_here(machine)
+    present = maker_of_gpus(machine)
     # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
-    if wish.wanted_backend == "cpu" or (presence == "some" and here is None):
+    if wish.wanted_backend == "cpu" or (presence == "some" and present is None):
         return None
     requested = maker_of(wish.wanted_backend)
-    return here or (BY_ID[requested] if requested in NAME_OF_BUILDS else None)
+    return present or (BY_ID[requested] if requested in NAME_OF_BUILDS else None)
 
 
-def maker_here(machine: Snapshot) -> Maker | None:
+def maker_of_gpus(machine: Snapshot) -> Maker | None:
     """The maker of the first AMD or Intel GPU that the build should support; None without one."""
-    makers = (gpu.maker for gpu in gpus_of_makers(machine))
+    makers = (gpu.maker for gpu in gpus_of_any_maker(machine))
     return next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
 
 
 def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
-    """Raise Unsatisfiable if the requested backend is for another maker than AMD's or Intel's GPU
-    that is here."""
-    here, wanted = maker_here(machine), maker_of(wish.wanted_backend)
-    if wanted and here and wanted != here.id:
-        gpu = next(gpu for gpu in gpus_of_makers(machine) if gpu.maker == here.id)
+    """Raise Unsatisfiable if the machine has an AMD or Intel GPU, but the requested backend is for
+    another maker's."""
+    present, requested = maker_of_gpus(machine), maker_of(wish.wanted_backend)
+    if requested and present and requested != present.id:
+        gpu = next(gpu for gpu in gpus_of_any_maker(machine) if gpu.maker == present.id)
         step = "change the label in the file" if wish.from_project else "leave out `--backend`"
         raise Unsatisfiable(
-            f"{wish.wanted_backend} is a build for GPUs of {BY_ID[wanted].name}, and "
-            f"{gpu.name} is {here.name}'s",
-            hint=f"{step}: torch's {NAME_OF_BUILDS[here.id]} build is for it",
+            f"{wish.wanted_backend} is a build for GPUs of {BY_ID[requested].name}, and "
+            f"{gpu.name} is {present.name}'s",
+            hint=f"{step}: torch's {NAME_OF_BUILDS[present.id]} build is for it",
         )
 
 
-def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that the build should support. Graphics that are too small to be worth it, or that
-    torch has no build for, do not count: the CPU build is right for them."""
+def gpus_of_any_maker(machine: Snapshot) -> tuple[Gpu, ...]:
+    """The GPUs that the build should support, NVIDIA's or another maker's. Graphics that are too
+    small to be worth it, or that torch has no build for, do not count: the CPU build is right for
+    them."""
     stack = machine.makers
+    # `machine.gpus` lists NVIDIA's GPUs, and those that the user describes, of any maker.
     if machine.gpus or stack is None:
         return machine.gpus or ()
     return stack.gpus if has_a_build(stack) and not is_small(stack) else ()
@@ -87,8 +89,10 @@ def builds_of_maker(
         # Python versions, C library and companions are those of the CPU build of the same torch,
         # which is built the same way.
         cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
-        for backend in release.seen.get(platform, "").split() if cpu_build else ():
-            if cpu_build and maker_of(backend) == maker.id:
+        if cpu_build is None:
+            continue
+        for backend in release.seen.get(platform, "").split():
+            if maker_of(backend) == maker.id:
                 rows.append(replace(cpu_build, labelled=True, backend=backend))
 
     def best_last(row: TorchBuild) -> tuple[object, ...]:
@@ -136,10 +140,11 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
     target = gpu.target
     if build.index or target is None or not build.backend.startswith("rocm"):
         return None
-    serves = has_kernels(target, build.backend.removeprefix("rocm"))
+    is_built_for_gpu = has_kernels(target, build.backend.removeprefix("rocm"))
     # No kernel list was read for this newer ROCm version, so assume that it still supports the
     # targets of earlier versions, but no others.
-    if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
+    is_assumed = is_built_for_gpu is None and target in BUILT_FOR and target not in LAST_ROCM
+    if is_built_for_gpu or is_assumed:
         return None
     return f"has no kernels for {target}, or no files for its matrix products"
 
@@ -155,7 +160,7 @@ def why_no_builds(
                 f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the "
                 f"Core Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
             )
-        # AMD's own index has kernels for exactly these GPUs.
+        # A row with an index of its own comes from AMD, and was chosen for these GPUs' kernels.
         is_served = gpu.target in (None, *BUILT_FOR) or any(row.index for row in rows)
         if maker is AMD and not is_served:
             problem = f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"

@@ -29,27 +29,26 @@ from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companion_table import companion_table, row_of
 from gpusetup.choose.compatibility import (
     exact_version,
-    limits_beside,
+    limits_for_build,
     names_on_torch_index,
-    releases_beside,
-    rows_meant,
+    rows_allowed,
     uses_torch,
-    why_not_beside,
+    why_no_release_works,
     why_not_on_gpus,
     why_not_on_host,
     why_release_differs,
     why_row_differs,
 )
 from gpusetup.choose.constraints import (
-    first_reason,
+    best_build,
     fitting_builds,
-    nearest,
-    newest_first,
-    pick,
+    main_reason,
+    nearest_build,
+    newest_first_key,
     preference,
 )
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import public
+from gpusetup.choose.installed import public_version
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
@@ -91,7 +90,7 @@ class PackageQuestion(Frozen):
     def why_not(self, build: TorchBuild) -> str | None:
         """The first reason why a package has no release for a build; None if every one has."""
         reasons = (
-            why_not_beside(word, build, self.host.facts, self.catalog, by_table=self.by_table)
+            why_no_release_works(word, build, self.host.facts, self.catalog, by_table=self.by_table)
             for word in self.wish.words
         )
         return next(filter(None, reasons), None)
@@ -113,15 +112,15 @@ def candidates(question: PackageQuestion) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, the best one for the host comes first."""
     wish = question.wish
-    takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
-    oldest = parsed("0" if takes_old else OLDEST)
+    names_version = wish.torch or any(Requirement(word).specifier for word in wish.words)
+    oldest = parsed("0" if names_version else OLDEST)
     fitting = [
         build
         for build in fitting_builds(question.of_torch)
         if parsed(build.torch) >= oldest and question.why_not(build) is None
     ]
     rank = preference(question.of_torch)
-    return tuple(sorted(fitting, key=lambda build: (newest_first(build.torch), rank(build))))
+    return tuple(sorted(fitting, key=lambda build: (newest_first_key(build.torch), rank(build))))
 
 
 # --- by the table ---------------------------------------------------------------------------------
@@ -145,7 +144,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
             continue
         limits = requirement.specifier
         if project:
-            rows = rows_meant(project, limits, by_table=True)
+            rows = rows_allowed(project, limits, by_table=True)
             fitting = (
                 row
                 for row in rows
@@ -171,36 +170,39 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def source_only(question: PackageQuestion) -> dict[str, str]:
-    """Maps the names of requested packages that no index has as a wheel, by the table, to their
-    requirements. They are left out of the question if something else remains."""
+    """The requested packages that no index has as a wheel, according to the table, if something
+    else was requested too: their requirements by name."""
     build, words = question.newest_alone, dict[str, str]()
     # If nothing fits even without packages, the error is about torch.
     if build is None:
         return {}
     for word in question.wish.words:
         project = companion_table().project(name_of(word))
-        rows = rows_meant(project, Requirement(word).specifier) if project else ()
+        rows = rows_allowed(project, Requirement(word).specifier) if project else ()
         if project is None or not rows or any(map(project.has_wheels, rows)):
             continue
         # What cannot run here is refused with that reason instead.
         if why_not_on_host(project, build, question.host.facts) is None:
             words[name_of(word)] = word
-    rest = len(question.wish.words) > len(words) or question.wish.from_project
-    return words if rest or "torch" in question.wish.family else {}
+    # Something must remain to be chosen now. A project also gets torch by itself.
+    remains = len(question.wish.words) > len(words) or question.wish.from_project
+    return words if remains or "torch" in question.wish.family else {}
 
 
 def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
     """Yields a note with the command for packages that are built from source after torch."""
     os = question.host.machine.os.family
-    # The table's packages are built against the installed torch, any other by uv alone.
-    for_torch = [name for name in words if companion_table().project(name)]
-    for name in for_torch:
-        advice = build_advice(words[name], os)
-        yield f"{name} has no wheel on an index, so install it after torch: {advice}"
-    by_uv = [name for name in words if name not in for_torch]
-    if by_uv:
-        command = shell_line(("uv", "pip", "install", *(words[name] for name in by_uv)), os)
-        yield f"built from source when you install: {', '.join(by_uv)}: `{command}`"
+    others = {}
+    for name, word in words.items():
+        # The table's packages are built against the installed torch, any other by uv alone.
+        if companion_table().project(name):
+            advice = build_advice(word, os)
+            yield f"{name} has no wheel on an index, so install it after torch: {advice}"
+        else:
+            others[name] = word
+    if others:
+        command = shell_line(("uv", "pip", "install", *others.values()), os)
+        yield f"built from source when you install: {', '.join(others)}: `{command}`"
 
 
 # --- by an index ----------------------------------------------------------------------------------
@@ -262,7 +264,7 @@ class Search:
         """The packages that are left to the installer: uv's reasons by name."""
         self.failures: dict[tuple[TorchBuild, tuple[str, ...]], str] = {}
         """uv's reasons, by the build and the requirements that were tried."""
-        self.with_any_torch: str | None = None
+        self.reason_against_any_torch: str | None = None
         """uv's reason if no torch of a backend works with the packages."""
 
     def best(self, installed: TorchBuild | None) -> PackageSet:
@@ -275,9 +277,9 @@ class Search:
             raise nothing_goes_together(self.question)
         first_answer: IndexAnswer | None = None
         # Without the pins, uv looks through years of older releases, until one fits this torch.
-        for requirements in dict.fromkeys((self._at_newest(words), words)):
+        for requirements in dict.fromkeys((self._pinned_to_newest(words), words)):
             # Those that change the environment least come first.
-            likely = dict.fromkeys((*self._near(installed, builds), builds[0]))
+            likely = dict.fromkeys((*self._nearest_to_installed(installed, builds), builds[0]))
             for build in chain(likely, self._named_by_uv(builds, requirements)):
                 answer = self._try(build, requirements)
                 if not answer.reason:
@@ -289,31 +291,35 @@ class Search:
         assert first_answer is not None, "the newest build was tried"
         raise self._nothing_found(builds[0], first_answer)
 
-    def _near(self, installed: TorchBuild | None, builds: Sequence[TorchBuild]) -> list[TorchBuild]:
+    def _nearest_to_installed(
+        self, installed: TorchBuild | None, builds: Sequence[TorchBuild]
+    ) -> list[TorchBuild]:
         """The installed build and the nearest newer one, which change the environment least."""
         if installed is None:
             return []
+        nearest = []
+        # A nightly or a vendor's build is not among `builds`, but only the packages can exclude it.
+        if installed in builds or not self.question.why_not(installed):
+            nearest.append(installed)
         newer = [build for build in builds if parsed(build.torch) > parsed(installed.torch)]
         # `builds` is newest first, so the last one has the nearest version. Of its builds, the
         # first one is the best.
-        near = next(([build] for build in newer if build.torch == newer[-1].torch), [])
-        # A nightly or a vendor's build is not among `builds`, but only the packages can exclude it.
-        works = installed in builds or not self.question.why_not(installed)
-        return [installed, *near] if works else near
+        of_next_version = [build for build in newer if build.torch == newer[-1].torch]
+        return [*nearest, *of_next_version[:1]]
 
-    def _at_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
+    def _pinned_to_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The requirements, with each that names no version pinned to its newest release, except
         pre-releases. Of a project, only those that use torch: the others need not be at their
         newest."""
-        names = tuple(
-            name
-            for name, word in self.requested.items()
-            if not Requirement(word).specifier and name not in FAMILY
-            if not self.question.wish.from_project or uses_torch(name)
-        )
+        names = []
+        for name, word in self.requested.items():
+            is_pinned_too = not self.question.wish.from_project or uses_torch(name)
+            if is_pinned_too and not Requirement(word).specifier and name not in FAMILY:
+                names.append(name)
         if not names:
             return words
-        newest = self._without_culprits(SetQuestion(words=names, with_dependencies=False)).packages
+        alone = SetQuestion(words=tuple(names), with_dependencies=False)
+        newest = self._ask_leaving_out(alone).packages
         pinned = []
         for word in words:
             version = newest.get(name_of(word))
@@ -321,7 +327,7 @@ class Search:
             if version is None or Requirement(word).marker or parsed(version).is_prerelease:
                 pinned.append(word)
             else:
-                pinned.append(f"{word}=={public(version)}")
+                pinned.append(f"{word}=={public_version(version)}")
         return tuple(pinned)
 
     def _named_by_uv(
@@ -332,23 +338,21 @@ class Search:
         for backend in [*dict.fromkeys(build.backend for build in builds)][:MOST_BACKENDS]:
             of_backend = [build for build in builds if build.backend == backend]
             span = f">={of_backend[-1].torch},<={of_backend[0].torch}"
-            answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
-            self.with_any_torch = self.with_any_torch or answer.reason
-            named = answer.packages.get("torch")
-            if named is None or self.tried >= MOST_TRIES:
+            answer = self._ask_leaving_out(SetQuestion(words=words, torch=span, backend=backend))
+            self.reason_against_any_torch = self.reason_against_any_torch or answer.reason
+            torch = answer.packages.get("torch")
+            if torch is None or self.tried >= MOST_TRIES:
                 continue
-            # The limits of the companion table may exclude what uv names, then an older torch.
+            # If the companion table excludes the torch that uv names, the next older one is tried.
             for build in of_backend:
-                is_not_newer = parsed(build.torch) <= parsed(named)
+                is_not_newer = parsed(build.torch) <= parsed(torch)
                 if is_not_newer and (build, words) not in self.failures:
                     yield build
                     break
 
-    # --- asking ---
-
     def _try(self, build: TorchBuild, words: tuple[str, ...]) -> IndexAnswer:
-        """The packages that work with a build. Releases that the companion table excludes are left
-        out."""
+        """The packages that work with a build, or the reason why there are none. Releases that the
+        companion table excludes do not count."""
         self.tried += 1
         catalog = self.question.catalog
         projects = (project.name for project in companion_table().projects)
@@ -357,20 +361,21 @@ class Search:
             words=words,
             torch=f"=={build.torch}",
             backend=build.backend,
-            limits=limits_beside(catalog, build, of_torch_index),
+            limits=limits_for_build(catalog, build, of_torch_index),
             of_torch_index=of_torch_index,
         )
-        answer = self._without_culprits(question)
+        answer = self._ask_leaving_out(question)
         # A mirror may have only torch itself, so try again with all others from the default index.
         if answer.reason and any(_mentions(name, answer.reason) for name in of_torch_index):
-            question = replace(question, limits=limits_beside(catalog, build), of_torch_index=())
-            answer = self._without_culprits(question)
+            question = replace(question, limits=limits_for_build(catalog, build), of_torch_index=())
+            answer = self._ask_leaving_out(question)
         if answer.reason:
             self.failures[build, words] = answer.reason
         return answer
 
-    def _without_culprits(self, question: SetQuestion) -> IndexAnswer:
-        """The index's answer, after the packages that torch does not concern are left out."""
+    def _ask_leaving_out(self, question: SetQuestion) -> IndexAnswer:
+        """The index's answer. If a package that has nothing to do with torch prevents one, it is
+        left out, and the index is asked again."""
         for _ in range(MOST_ROUNDS):
             left_out = {*self.from_source, *self.left_to_installer}
             words = tuple(word for word in question.words if name_of(word) not in left_out)
@@ -387,30 +392,28 @@ class Search:
         Python."""
         reason, is_project = answer.reason or "", self.question.wish.from_project
         remaining = {name_of(word) for word in words} - {*FAMILY}
-        named = {
+        culprits = {
             name: word
             for name, word in self.requested.items()
             if name in remaining and _mentions(name, reason)
         }
         without_wheel = {*answer.without_wheel} - {*FAMILY}
-        for name in without_wheel & {*named}:
-            self._refuse_other_python(named[name])
+        for name in without_wheel & {*culprits}:
+            self._refuse_other_python(culprits[name])
         # Something that the user typed must remain. A project also gets torch by itself.
-        if not named or (len(named) == len(words) and not is_project):
+        if not culprits or (len(culprits) == len(words) and not is_project):
             return False
         if without_wheel:
             # If only a dependency has no wheel, all that may bring it are left out.
-            direct = {name: word for name, word in named.items() if name in without_wheel}
-            self.from_source.update(direct or named)
+            direct = {name: word for name, word in culprits.items() if name in without_wheel}
+            self.from_source.update(direct or culprits)
             return True
         # uv's reason is a proof: if torch is not in it, nothing about torch can change it.
         of_torch = (*FAMILY, *map(name_of, question.limits))
         if not is_project or any(_mentions(name, reason) for name in of_torch):
             return False
-        self.left_to_installer.update(dict.fromkeys(named, reason))
+        self.left_to_installer.update(dict.fromkeys(culprits, reason))
         return True
-
-    # --- the answer ---
 
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
         """The set of an answer: torch's family, the requested packages, then the rest."""
@@ -452,17 +455,15 @@ class Search:
             return None
         reasons = (self.question.why_not(newest), *self.failures.values())
         unknown = f"torch {newest.torch} goes with other releases of them"
-        return self._as_seen(next(filter(None, reasons), unknown))
+        return self._reason_for_user(next(filter(None, reasons), unknown))
 
-    def _as_seen(self, reason: str) -> str:
+    def _reason_for_user(self, reason: str) -> str:
         """uv's reason, cut to a screen's length, without torch's exact version as the user's own
         requirement, unless it is."""
         reason = reason[:MOST_OF_A_REASON]
         if self.question.wish.torch:
             return reason
         return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)
-
-    # --- refusals ---
 
     def _refuse_other_python(self, word: str) -> None:
         """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that
@@ -473,16 +474,16 @@ class Search:
         minor = parsed(python.rstrip("t")).minor
         # The nearest first, and few, because each is a question to the index. A package that is no
         # longer built has wheels for older Pythons, so one newer Python is enough.
-        for other in (minor - 1, minor - 2, minor + 1, minor - 3):
-            name = f"3.{other}"
-            found = self.index.ask(SetQuestion(words=(word,), python=name, with_dependencies=False))
-            if found.reason:
+        for other_minor in (minor - 1, minor - 2, minor + 1, minor - 3):
+            other = f"3.{other_minor}"
+            on_other = SetQuestion(words=(word,), python=other, with_dependencies=False)
+            if self.index.ask(on_other).reason:
                 continue
-            facts = replace(self.question.host.facts, python=name)
-            torch = pick(replace(self.question.of_torch, host=facts))
-            gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
-            step = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
-            title = f"{word} has no wheel for Python {python}, but one for Python {name}"
+            facts = replace(self.question.host.facts, python=other)
+            build = best_build(replace(self.question.of_torch, host=facts))
+            gives = f", which gives torch {build.torch} from {build.backend}" if build else ""
+            step = f"`uv venv --python {other}`, then run this again with `--python .venv`{gives}"
+            title = f"{word} has no wheel for Python {python}, but one for Python {other}"
             raise refusal(title, steps=[step])
 
     def _nothing_found(self, build: TorchBuild, first_answer: IndexAnswer) -> Unsatisfiable:
@@ -496,9 +497,9 @@ class Search:
                 steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
             )
         # The reason of the question with any torch is about the packages, not about one torch.
-        reason = self.with_any_torch or first_answer.reason or ""
-        named = [name for name in self.requested if _mentions(name, reason)]
-        words = " and ".join(self.requested[name] for name in named or self.requested)
+        reason = self.reason_against_any_torch or first_answer.reason or ""
+        culprits = [name for name in self.requested if _mentions(name, reason)]
+        words = " and ".join(self.requested[name] for name in culprits or self.requested)
         without_wheel, excluded = first_answer.without_wheel, self._excluded_by_table(build)
         # The most certain cause is the title: the table's, then torch, then a missing wheel.
         title = f"No release fits: {words}"
@@ -514,8 +515,8 @@ class Search:
             os = self.question.host.machine.os.family
             advice = (f"{build_advice(name, os)}; check the spelling" for name in without_wheel)
             steps = ["`gpusetup install` first, then build it", *advice]
-        steps += alternatives_to(without_wheel or named, build, self.index.torch_root)
-        return refusal(title, *excluded, self._as_seen(reason), steps=steps)
+        steps += alternatives_to(without_wheel or culprits, build, self.index.torch_root)
+        return refusal(title, *excluded, self._reason_for_user(reason), steps=steps)
 
     def _excluded_by_table(self, build: TorchBuild) -> list[str]:
         """The table's reasons against the releases that uv would install with a build.
@@ -525,7 +526,7 @@ class Search:
         words = tuple(self.requested.values())
         without_limits = SetQuestion(words=words, torch=f"=={build.torch}", backend=build.backend)
         reasons = (
-            why_release_differs(name, public(version), build, self.question.catalog)
+            why_release_differs(name, public_version(version), build, self.question.catalog)
             for name, version in self.index.ask(without_limits).packages.items()
         )
         return [*filter(None, reasons)]
@@ -535,9 +536,6 @@ def _mentions(name: str, reason: str) -> bool:
     """Whether uv's reason names a package, alone or with a version: `vllm==0.9` names vllm, but not
     `vllm-flash`."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
-
-
-# --- if nothing works -----------------------------------------------------------------------------
 
 
 def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
@@ -558,12 +556,14 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         # Only packages that cause the failure need a workaround.
         if project is None or not alone.why_not(newest):
             continue
+        # A pin that cannot run here is the whole answer.
         refused_pin = _refusal_of_pin(word, question)
         if refused_pin:
             return refused_pin
+        has_wheels = any(project.has_wheels(row) for row in project.rows)
         # Do not suggest an hour of compiling for a package that cannot compute on these GPUs.
-        runs = why_not_on_gpus(project, newest, host.facts) is None
-        if runs and not any(map(project.has_wheels, project.rows)):
+        runs_here = why_not_on_gpus(project, newest, host.facts) is None
+        if runs_here and not has_wheels:
             steps.append(build_advice(project.name, host.machine.os.family))
         steps += alternatives_to((project.name,), newest)
     version = host.machine.driver.version
@@ -581,23 +581,27 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
     of_torch, project = question.of_torch, companion_table().project(name_of(word))
     version = exact_version(Requirement(word).specifier)
     row = row_of(project, version) if project and version else None
-    needs = exact_version(SpecifierSet(row.torch or "")) if row else None
-    of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=needs))
-    if project is None or needs is None or fitting_builds(of_pin):
+    torch = exact_version(SpecifierSet(row.torch or "")) if row else None
+    of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=torch))
+    if project is None or torch is None or fitting_builds(of_pin):
         return None
-    near = nearest(needs, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
-    releases = releases_beside(project, near, question.catalog) if near else ()
-    steps = []
+    near = nearest_build(torch, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
+    releases, steps = [], []
+    for row in project.rows:
+        # By the table alone, so that a release without a wheel does not count.
+        if near and not why_row_differs(
+            project, row, near, question.catalog, by_table=True, of_torch_index=False
+        ):
+            releases.append(row.versions.removeprefix("=="))
     if near and releases:
-        # They are listed newest first. The nearest to the pin is the oldest release for a newer
-        # torch, and the newest for an older one.
-        position = -1 if parsed(near.torch) > parsed(needs) else 0
-        release = releases[position].removeprefix("==")
+        # The table is sorted from new to old. The nearest to the pin is the oldest release for a
+        # newer torch, and the newest for an older one.
+        release = releases[-1] if parsed(near.torch) > parsed(torch) else releases[0]
         steps.append(
             f"the nearest that works: {project.name} {release} with torch {near.torch} from "
             f"{near.backend}: change the pin, then run this again"
         )
-    return refusal(f"{word} needs torch {needs}, which {first_reason(of_pin)}", steps=steps)
+    return refusal(f"{word} needs torch {torch}, which {main_reason(of_pin)}", steps=steps)
 
 
 def build_advice(word: str, os: str | None) -> str:

@@ -97,9 +97,6 @@ class Wish(Frozen):
         return Wish(torch=self.torch, backend=self.backend, installer=self.installer)
 
 
-# --- a torch --------------------------------------------------------------------------------------
-
-
 def specifier_text(text: str | None) -> str | None:
     """The torch versions that a text allows, as a specifier; None if it allows all versions.
 
@@ -181,9 +178,6 @@ def backend_label(text: str) -> str:
     # A CUDA patch release (12.4.1) has no separate folder on the index.
     cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
     return f"cu{cuda[1]}{cuda[2]}" if cuda else plain
-
-
-# --- packages -------------------------------------------------------------------------------------
 
 
 NO_PACKAGES = {
@@ -314,8 +308,10 @@ def torch_of_companions(
     releases = [one for one in releases_with(catalog, companions) if allows_torch(torch, one)]
     if not releases:
         return None
+    if len(releases) == 1:
+        return f"=={releases[0]}"
     # torchvision 0.20.* works with several torch versions, so the host decides among them.
-    return f">={releases[0]},<={releases[-1]}" if releases[1:] else f"=={releases[0]}"
+    return f">={releases[0]},<={releases[-1]}"
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:

@@ -18,6 +18,7 @@ Machine = str | Path | Snapshot
 
 
 def _backend(text: str) -> str:
+    """The label of a backend, such as `cu124`; imported late, because few commands need it."""
     from gpusetup.choose.wish import backend_label
 
     return backend_label(text)

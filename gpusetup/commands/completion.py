@@ -1,5 +1,4 @@
-"""`gpusetup completion SHELL`: prints a completion script for a shell. The only module that imports
-`shtab`."""
+"""`gpusetup completion SHELL`: prints a completion script. Only this module imports `shtab`."""
 
 from __future__ import annotations
 

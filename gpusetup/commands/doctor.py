@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import (
-    DRIVER,
-    FROM,
-    GPU,
-    PYTHON,
-    TIMEOUT,
-    TORCH,
-    Machine,
-    gather,
-)
+from gpusetup.commands.common import DRIVER, FROM, GPU, PYTHON, TIMEOUT, TORCH, Machine, gather
 from gpusetup.commands.question import CommandQuestion, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.model.finding import Severity
@@ -58,6 +50,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Diagnose the machine or the report, or explain the finding that the user names."""
     if question.explain:
         from gpusetup.diagnosis.explanations import known_finding, record
         from gpusetup.model.documents import FindingAnswer
@@ -69,7 +62,7 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.choose.choose import choose
     from gpusetup.choose.host import host_of
-    from gpusetup.choose.installed import by_conda
+    from gpusetup.choose.installed import is_conda_torch
     from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
     from gpusetup.model.frozen import replace
@@ -79,7 +72,7 @@ def run(question: Question, out: Console) -> Reply:
     check_wish(Wish(torch=question.torch), catalog)
     snapshot = _machine_of(question, out)
     # As `install` does: conda changes a torch that it installed.
-    installer = "conda" if by_conda(snapshot) else "auto"
+    installer = "conda" if is_conda_torch(snapshot) else "auto"
     wish = Wish(torch=question.torch, installer=installer)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     # A report is about somebody else's folder.
@@ -105,7 +98,9 @@ def run(question: Question, out: Console) -> Reply:
 
         others = environments_with_torch(System(), snapshot.python.prefix)
         answer = replace(answer, other_environments=others)
-    return Reply(answer, doctor_screen, exit_code(answer, strict=question.strict))
+    recorded = Path(str(question.machine)).name if question.machine else None
+    code = exit_code(answer, strict=question.strict)
+    return Reply(answer, lambda answer: doctor_screen(answer, recorded), code)
 
 
 def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
@@ -132,7 +127,7 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
         return snapshot
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import maker_of_name
-    from gpusetup.choose.described import for_host
+    from gpusetup.choose.described import on_other_host
     from gpusetup.errors import Unsatisfiable
 
     catalog = load_catalog()
@@ -142,7 +137,7 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
                 f"{name!r} is {maker.name}'s, and doctor judges only NVIDIA GPUs by name",
                 hint="`gpusetup resolve --gpu NAME` names the torch for it",
             )
-    return for_host(snapshot, question.gpu, question.driver, catalog)
+    return on_other_host(snapshot, question.gpu, question.driver, catalog)
 
 
 def exit_code(answer: DoctorAnswer, *, strict: bool) -> int:

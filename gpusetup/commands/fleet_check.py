@@ -33,6 +33,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Check this node, compare it with the profile, and reply with the verdict."""
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import name_of_node, read_node
@@ -45,11 +46,11 @@ def run(question: Question, out: Console) -> Reply:
     answer = check_node(name_of_node(), snapshot, expected)
     if question.prometheus:
         _write_metrics(question.prometheus, answer, out)
-    if not answer.ok:
-        out.talk("`gpusetup doctor` shows the evidence and what to do.")
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
-    screen = Screen((ScreenLine(state, f": {answer.reason}", hang=2),))
-    return Reply(answer, screen, 0 if answer.ok else 1)
+    out.answer(answer, Screen((ScreenLine(state, f": {answer.reason}", hang=2),)))
+    if not answer.ok:
+        out.talk("hint: run `gpusetup doctor` for the evidence and the fix")
+    return Reply(exit_code=0 if answer.ok else 1)
 
 
 def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:

@@ -1,5 +1,4 @@
-"""`gpusetup fleet run`: runs the same tests on every node, through Slurm, Ray, Kubernetes or
-ssh."""
+"""`gpusetup fleet run`: runs the same tests on every node by Slurm, Ray, Kubernetes or ssh."""
 
 from __future__ import annotations
 

@@ -35,9 +35,8 @@ class Question(CommandQuestion):
     )
     profile: str | None = PROFILE
     drain_at_most: str = option(
-        "drain at most this share or number of a partition's nodes, but always allow one; "
-        "0: drain none "
-        f"(default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
+        "drain at most this share (20%) or number (4) of a partition's nodes, but at least one; "
+        f"0 drains none (default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
         default=DEFAULT_DRAIN_LIMIT,
         metavar="SHARE",
     )
@@ -49,6 +48,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Write the programs into the folder, and reply with the lines for slurm.conf."""
     from gpusetup.fleet.slurm_files import files
     from gpusetup.install.switching.files import write_safely
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,12 @@ from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose, choose_torch
-from gpusetup.choose.coming import coming_of, wanted_family
+from gpusetup.choose.coming import changes_for, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
-from gpusetup.choose.constraints import pick
-from gpusetup.choose.described import for_host, without_torch
+from gpusetup.choose.constraints import best_build
+from gpusetup.choose.described import on_other_host, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, installed_packages
+from gpusetup.choose.installed import installed_packages, is_conda_torch
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.packages import AnsweringIndex
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
@@ -33,8 +33,8 @@ from gpusetup.commands.words import is_script, refuse_scripts
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
-from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
+from gpusetup.install.job import InstallJob, Plan, device_to_verify, keeps_new_torch, run_verify
+from gpusetup.install.planning import free_bytes, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import STORE, Journal
@@ -55,7 +55,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import Decision, afterwards, decide, described_python
+from gpusetup.project.decide import decide, described_python, notes_on_direct
 from gpusetup.project.edit import (
     Edit,
     backends_of_variants,
@@ -67,13 +67,10 @@ from gpusetup.project.edit import (
 from gpusetup.project.read import ask_of_folder, read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.uv.question import PersonIndex
+from gpusetup.uv.question import UserIndexes
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import Question as InstallQuestion
-
-
-# --- which torch ----------------------------------------------------------------------------------
 
 
 def wish_of(question: InstallQuestion) -> Wish:
@@ -82,12 +79,6 @@ def wish_of(question: InstallQuestion) -> Wish:
     wish = parse_words(question.packages, question.torch)
     wish = with_torch_of_companions(wish, load_catalog())
     return replace(wish, backend=question.backend, upgrade=question.upgrade)
-
-
-def decision_of(question: InstallQuestion, asks: Sequence[Ask], machine: Snapshot) -> Decision:
-    """The request of the options together with what the files of `-r` ask for on this machine."""
-    wish = wish_of(question)
-    return decide(asks, wish, host_for(question, wish, machine), load_catalog())
 
 
 def host_for(
@@ -100,7 +91,7 @@ def host_for(
         python = replace(machine.python, prefix=question.venv, manager="venv")
         machine = without_torch(replace(machine, python=python))
     if question.for_other_host:
-        machine = for_host(machine, question.gpu, question.driver, catalog)
+        machine = on_other_host(machine, question.gpu, question.driver, catalog)
     # Complete the machine last, so that the catalog also completes the GPUs of `--gpu` and the
     # driver of `--driver`.
     return host_of(completed_from_catalog(machine, catalog), catalog)
@@ -115,19 +106,19 @@ def choose_task(
 ) -> Task:
     """The task for a request, with packages from an `index`.
 
-    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). With an
-    index, the caller has looked for one.
+    Raises Unsatisfiable if no build fits, or if torch would not help (`refuse_useless_install`).
+    With an index, the caller has checked that before the index was asked.
     """
     catalog = load_catalog()
     choice = choose(wish, host, catalog, index)
     if index is None:
-        stop_early(question, wish, host, choice, talk)
+        refuse_useless_install(question, wish, host, choice, talk)
     refuse_unfit(choice, host.machine)
     return Task(
         wish=wish,
         host=host,
         choice=choice,
-        coming=coming_of(choice, host, catalog),
+        changes=changes_for(choice, host, catalog),
         root=question.root,
         is_for_other_host=question.for_other_host,
         why=choice.reason,
@@ -137,7 +128,7 @@ def choose_task(
 def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     """Raise Blocked if conda installed torch. Another installer would leave two torches in one
     place, because conda keeps its own record of packages."""
-    if question.venv or not by_conda(machine):
+    if question.venv or not is_conda_torch(machine):
         return
     raise Blocked(
         f"conda installed torch into {machine.python.prefix}, so conda must change it",
@@ -147,23 +138,23 @@ def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     )
 
 
-def stop_early(
+def refuse_useless_install(
     question: InstallQuestion, wish: Wish, host: Host, choice: Choice, talk: Callable[[str], None]
 ) -> None:
     """Raise Unsatisfiable if installing torch would not fix the machine's problem, or if no build
     fits."""
     other_host = question.for_other_host
     diagnosis = diagnose(host.machine, load_catalog(), choice, other_host=other_host)
-    trouble = blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
-    if trouble:
+    finding = blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
+    if finding:
         # The problem does not matter if torch stays as it is, or if a build was requested. A file
         # in the working folder that hides one of torch's modules only affects programs that are
         # started there.
-        stays_beside = choice.installed is not None and not wish.is_about_torch
-        is_wanted = wish.names_build or wish.upgrade or stays_beside
-        if not is_wanted and trouble.id != "module-shadowed":
-            raise not_torchs_fault(trouble, host.machine)
-        talk(f"First: {trouble.title} ({trouble.id}). Installing torch does not fix that.")
+        keeps_torch = choice.installed is not None and not wish.is_about_torch
+        is_requested = wish.names_build or wish.upgrade
+        if not (is_requested or keeps_torch or finding.id == "module-shadowed"):
+            raise not_torchs_fault(finding, host.machine)
+        talk(f"First: {finding.title} ({finding.id}). Installing torch does not fix that.")
     refuse_unfit(choice, host.machine)
 
 
@@ -175,7 +166,7 @@ def carry_out(
     out: Console,
     planned: InstallAnswer,
     screen: str,
-    do: Callable[[], Reply],
+    act: Callable[[], Reply],
 ) -> Reply:
     """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run only
     shows it."""
@@ -188,7 +179,7 @@ def carry_out(
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.talk("Nothing was changed.")
             return Reply(exit_code=1)
-    return do()
+    return act()
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
@@ -214,7 +205,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     # not be read.
     folder = target_folder(question.python, question.venv)
     recover_unfinished(folder, out.talk, dry_run=question.dry_run)
-    # An existing environment is read by its folder. If neither is named, the active one is read.
+    # An existing environment is read by its folder. If none is named, the active one is read.
     python, new_venv = question.venv or question.python, None
     if question.venv and must_create_venv(question.venv):
         # A new environment is created from the Python that runs gpusetup.
@@ -225,22 +216,25 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     job = InstallJob(talk=out.talk)
     run = Run(question, out, job, machine, target)
     refuse_torch_of_conda(question, machine)
-    decision = decision_of(question, tuple(map(read_ask, question.requirements)), machine)
-    notes = (*decision.notes, *afterwards(decision.later, machine))
-    task = _chosen(run, decision.wish)
-    if task.coming.is_nothing:
+    wish, asks = wish_of(question), tuple(map(read_ask, question.requirements))
+    decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
+    notes = (*decision.notes, *notes_on_direct(decision.direct, machine))
+    task = _task_in_environment(run, decision.wish)
+    if task.changes.is_empty:
         verdict = None
         if not (question.no_verify or question.dry_run):
-            device = device_to_prove(task.build.backend, task.gpus_here)
-            verdict = prove(job, target.layout.python, device)
-        return _unchanged(run, task, notes, verdict)
+            device = device_to_verify(task.build.backend, task.gpus_here)
+            verdict = run_verify(job, target.layout.python, device)
+        return _reply_if_unchanged(run, task, notes, verdict)
     if target.venv is None:
         check_environment(machine)
     task, plan = plan_newest(job, target, task)
-    return _switch(run, task, plan, notes) if plan.wheels else _unchanged(run, task, notes)
+    if plan.wheels:
+        return _show_and_install(run, task, plan, notes)
+    return _reply_if_unchanged(run, task, notes)
 
 
-def _chosen(run: Run, wish: Wish) -> Task:
+def _task_in_environment(run: Run, wish: Wish) -> Task:
     """The task for a request in an environment, after looking for reasons to stop."""
     question, talk = run.question, run.out.talk
     host = host_for(question, wish, run.machine, is_new=run.target.venv is not None)
@@ -248,15 +242,15 @@ def _chosen(run: Run, wish: Wish) -> Task:
     if not wish.packages or question_of(wish, host, load_catalog()).maker:
         return choose_task(question, wish, host, talk)
     # An index may take minutes, so look for reasons to stop before it is asked.
-    stop_early(question, wish, host, choose_torch(wish, host, load_catalog()), talk)
+    refuse_useless_install(question, wish, host, choose_torch(wish, host, load_catalog()), talk)
     if run.target.venv is None:
         check_environment(run.machine)
     words = without_logins(", ".join(wish.words))
     talk(f"Looking for versions that work together: {words} ...")
-    return choose_task(question, wish, host, talk, PersonIndex(host.machine, question.root))
+    return choose_task(question, wish, host, talk, UserIndexes(host.machine, question.root))
 
 
-def _unchanged(
+def _reply_if_unchanged(
     run: Run, task: Task, notes: tuple[str, ...], verdict: dict[str, Any] | None = None
 ) -> Reply:
     """The reply if there is nothing to install, with the reason, the notes on the files that were
@@ -274,10 +268,10 @@ def _unchanged(
         notes=notes,
     )
     screen = screens.end_screen(answer, notes=(*task.notes, *notes))
-    return Reply(answer, screen, 0 if torch_stays(verdict) else 1)
+    return Reply(answer, screen, 0 if keeps_new_torch(verdict) else 1)
 
 
-def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
+def _show_and_install(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
     """Show and carry out a plan, which changes an environment or creates one."""
     answer = InstallAnswer(
         state="planned",
@@ -292,7 +286,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
 
     def carry_out_plan() -> Reply:
         verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
-        is_kept = torch_stays(verdict)
+        is_kept = keeps_new_torch(verdict)
         ended = replace(
             answer,
             state="installed" if is_kept else "restored",
@@ -300,18 +294,18 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
             steps=tuple(run.job.done),
             verdict=verdict,
         )
-        way_back = own_line("gpusetup", "install", "--undo", "--python", plan.target)
-        undo = f"`{way_back}`" if is_kept else None
+        undo_command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
+        undo = f"`{undo_command}`" if is_kept else None
         return Reply(ended, screens.end_screen(ended, undo=undo), 0 if is_kept else 1)
 
     rows = {
         "hosts": ", ".join(plan.hosts),
-        "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
-        "stays": ", ".join(task.coming.pinned),
+        "packages": without_logins(", ".join((*task.changes.packages, *task.changes.reinstalled))),
+        "stays": ", ".join(task.changes.pinned),
         "created": "the environment is new" if run.target.venv else None,
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
+    all_notes = (*plan.notes, *notes)
     screen = screens.plan_screen(answer, rows, screens.downloads(plan.wheels), all_notes)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
@@ -322,21 +316,21 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
 def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
     folder = target_folder(question.python, question.venv)
-    ended = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
+    recovered = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
-    if ended and ended.phase != "keeping":
-        return _undone(folder, ended)
+    if recovered and recovered.phase != "keeping":
+        return _undone(folder, recovered)
     layout = layout_of_folder(folder)
-    journal = change.undo_known(folder / STORE, layout).journal
+    journal = change.change_to_undo(folder / STORE, layout).journal
     planned = InstallAnswer(
         state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )
-    changes = []
+    lines = []
     for name, version in journal.after.items():
-        former = journal.before.get(name)
-        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
-    screen = screens.plan_screen(planned, {"undo": ", ".join(changes), "change": None})
+        previous = journal.before.get(name)
+        lines.append(f"{name} {version} -> {previous}" if previous else f"{name} {version} goes")
+    screen = screens.plan_screen(planned, {"undo": ", ".join(lines), "change": None})
 
     def restore_previous() -> Reply:
         change.undo(out.talk, layout)
@@ -372,34 +366,35 @@ def show_described(
     if machine.torch.installed and machine.torch.version:
         before["torch"] = machine.torch.version
     asks = tuple(map(read_ask, question.requirements))
-    machine = described_python(asks, machine)
-    decision = decision_of(question, asks, machine)
+    machine, wish = described_python(asks, machine), wish_of(question)
+    decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, out.talk)
-    coming, build = task.coming, task.build
-    argvs = [last_step] if last_step else []
-    if not task.coming.is_nothing:
+    changes, build = task.changes, task.build
+    argvs: list[tuple[str, ...]] = []
+    if not changes.is_empty:
         check_environment(machine)
-        packages = (*coming.family, *coming.packages, *coming.followers, *coming.pinned)
+        packages = (*changes.family, *changes.packages, *changes.reinstalled, *changes.pinned)
         python = machine.python.executable
-        steps = steps_of_wheels("uv", task.choice, python, packages, question.root)
-        argvs = [*(tuple(map(without_logins, step.argv)) for step in steps), *argvs]
-    notes = (*filter(None, [note]), *decision.notes, *afterwards(decision.later, machine))
+        for step in steps_of_wheels("uv", task.choice, python, packages, question.root):
+            argvs.append(tuple(map(without_logins, step.argv)))
+    argvs += [last_step] if last_step else []
+    notes = (*filter(None, [note]), *decision.notes, *notes_on_direct(decision.direct, machine))
     answer = InstallAnswer(
-        state="unchanged" if task.coming.is_nothing else "planned",
+        state="unchanged" if changes.is_empty else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
-        after={**before, **labelled(build, coming.family)},
+        after={**before, **labelled(build, changes.family)},
         steps=tuple(DoneStep(argv=argv) for argv in argvs),
         why=task.why,
         newest=task.newest,
         notes=notes,
     )
-    if task.coming.is_nothing:
+    if changes.is_empty:
         return Reply(answer, screens.end_screen(answer, notes=task.notes))
     rows = {
-        "packages": without_logins(", ".join(coming.packages)),
-        "stays": ", ".join(coming.pinned),
+        "packages": without_logins(", ".join(changes.packages)),
+        "stays": ", ".join(changes.pinned),
     }
     system = machine.os.family or OWN_SYSTEM
     all_notes = (*notes, *task.all_notes)
@@ -408,8 +403,8 @@ def show_described(
 
 def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
     """The versions of a build as its index has them, such as `2.9.1+cu128`."""
-    versions = build.family(family).items()
-    return {name: build.labelled_version(version) for name, version in versions}
+    members = build.family(family).items()
+    return {name: build.labelled_version(version) for name, version in members}
 
 
 # --- the edit for a project -----------------------------------------------------------------------
@@ -468,9 +463,8 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     host, python_notes = _for_pythons(ask, host, wish, catalog)
     # uv itself chooses a Python for the project, so the one here excludes nothing.
     decision = decide((replace(ask, python=None),), wish, host, catalog)
-    # uv locks the packages beside torch, so they do not choose the build.
-    alone = replace(decision.wish, packages=())
-    choice = choose(alone, host, catalog)
+    # uv locks the other packages, so they do not choose the build.
+    choice = choose(replace(decision.wish, packages=()), host, catalog)
     build = choice.build
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
@@ -499,7 +493,12 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     steps = edit.steps
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
-    notes = [*edit.notes, *python_notes, *decision.notes, *afterwards(decision.later, host.machine)]
+    notes = [
+        *edit.notes,
+        *python_notes,
+        *decision.notes,
+        *notes_on_direct(decision.direct, host.machine),
+    ]
     if not named_file.is_there(Path(PROJECT_FILE)):
         notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
     return _edit_reply(ask.path, after, replace(edit, steps=steps, notes=tuple(notes)))
@@ -526,17 +525,17 @@ def _for_pythons(
     """The host with the oldest Python that a project supports, for which uv locks it, and a note if
     no torch inside the bounds has wheels for that Python."""
     # `>=3.9,<3.13`
-    named = re.search(r">=?\s*(3\.\d+)", ask.python or "")
-    if not named:
+    lower_bound = re.search(r">=?\s*(3\.\d+)", ask.python or "")
+    if not lower_bound:
         return host, ()
-    oldest = replace(host, facts=replace(host.facts, python=named[1]))
+    with_oldest = replace(host, facts=replace(host.facts, python=lower_bound[1]))
     with suppress(Unsatisfiable):
-        wish_there = decide((replace(ask, python=None),), wish, oldest, catalog).wish
-        if pick(question_of(wish_there, oldest, catalog)):
-            return oldest, ()
+        wish = decide((replace(ask, python=None),), wish, with_oldest, catalog).wish
+        if best_build(question_of(wish, with_oldest, catalog)):
+            return with_oldest, ()
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
-        f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",
+        f"{lower_bound[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",
     )
 
 
@@ -547,15 +546,15 @@ def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
     build = choice.build
     if build is None:
         raise nothing_fits(choice)
-    pins = build.family(wanted_family(choice, host))
-    words = (*(f"{build.project(name)}=={version}" for name, version in pins.items()),)
+    versions = build.family(wanted_family(choice, host))
+    exact = (f"{build.project(name)}=={version}" for name, version in versions.items())
     index = f"pytorch={build.index or index_url(build.backend, root)}"
     commands = (
-        ("uv", "add", "--script", path, *words, *wish.packages, "--index", index),
+        ("uv", "add", "--script", path, *exact, *wish.packages, "--index", index),
         ("uv", "run", path),
     )
     notes = (
         "uv asks this index for the script's other packages too; `explicit = true` below its url "
         "in the block keeps them on the default index",
     )
-    return _edit_reply(path, labelled(build, tuple(pins)), Edit(steps=commands, notes=notes))
+    return _edit_reply(path, labelled(build, tuple(versions)), Edit(steps=commands, notes=notes))

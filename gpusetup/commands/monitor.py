@@ -89,6 +89,7 @@ USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Watch the GPUs, a process or a command, or judge a recording."""
     if question.after and (question.once or question.pid is not None):
         raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
     if not question.replay:
@@ -118,8 +119,7 @@ def _watch(question: Question, out: Console) -> Reply:
     from gpusetup.monitor.sources import PATIENCE_SECONDS
     from gpusetup.monitor.summary import UNJUDGED
 
-    # Open the process first, so that an error for a process that does not exist comes without a
-    # delay.
+    # Open the process first, so that the error for one that does not exist comes at once.
     process = None if question.pid is None else or_none(ProcessTree, question.pid)
     if question.pid is not None and process is None:
         nvml.end()
@@ -161,7 +161,7 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
-    from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
+    from gpusetup.monitor.sources import PolledSource, SourceEnded, open_nvml
     from gpusetup.probe.deadline import LIMIT_SECONDS
 
     try:
@@ -185,7 +185,7 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
         message = f"No NVIDIA GPU can be watched ({'; '.join(reasons[:2])})"
         error = Blocked if blocked else Unsatisfiable
         raise error(message, hint="`gpusetup doctor` names the cause")
-    source = Machine(question.interval)
+    source = PolledSource(question.interval)
     source.not_watched = "; ".join(reasons)
     out.talk(
         "Watching this machine's CPU, memory, disk and network: no NVIDIA GPU can be watched "
@@ -209,14 +209,13 @@ def _choose_gpus(source: SampleSource, named: tuple[str, ...], out: Console) -> 
         out.talk(sentence)
 
 
-Samples = Callable[..., "Iterator[Sample]"]
-"""Takes the processes to watch, or a command that was started, and yields samples."""
-
-
 def _command(
-    argv: tuple[str, ...], samples: Samples, recording: Recording, about: Summary
+    argv: tuple[str, ...],
+    samples: Callable[..., Iterator[Sample]],
+    recording: Recording,
+    about: Summary,
 ) -> Reply:
-    """Run the command while watching it, and return its exit code."""
+    """Run the command while watching it (`samples`), and return its exit code."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command
 

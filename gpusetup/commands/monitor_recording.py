@@ -1,5 +1,4 @@
-"""Sends the samples of one run to the terminal or prints them as JSON lines, and gives the
-summary."""
+"""Sends the samples of a run to the terminal or to a JSON lines file, and gives the summary."""
 
 from __future__ import annotations
 

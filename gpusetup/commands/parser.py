@@ -64,6 +64,7 @@ class CommandParser(argparse.ArgumentParser):
         self.children = {}
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Parse the words up to `--`; the rest is the user's own command, if there may be one."""
         words = list(args or ())
         if not self.takes_command or "--" not in words:
             return super().parse_known_args(words, namespace)
@@ -85,8 +86,7 @@ class CommandParser(argparse.ArgumentParser):
         if word in known:
             hint = "options come after the command: `gpusetup doctor --json`"
             raise UsageError(message, hint=hint)
-        # The lowest similarity of a typing error. Below 0.7, difflib finds words with another
-        # meaning.
+        # Below a similarity of 0.7, difflib finds words with another meaning.
         nearest = get_close_matches(word, known, 1, 0.7)
         did_you_mean = f"did you mean `{nearest[0]}`? " if nearest else ""
         raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
@@ -101,12 +101,11 @@ class CommandParser(argparse.ArgumentParser):
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """Print the help or the version. Unlike argparse's method, this one reports a stream that
         cannot be written."""
-        streams.put(message)
+        streams.write_stdout(message)
 
 
 def parser_of(command: str) -> CommandParser:
-    """The parser of a command (`doctor`) or action (`fleet show`). For "", it is the parser of all
-    commands."""
+    """The parser of a command (`doctor`) or action (`fleet show`); for "", that of all commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = parser.children[word]
@@ -144,8 +143,7 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def _add(kinds: Any, name: str, help: str) -> CommandParser:
-    """Add a command or action to the parsers of one level, with its options or the actions below
-    it."""
+    """Add a command or action to the parsers of one level, with its options or its actions."""
     module = command(name)
     child: CommandParser = kinds.add_parser(
         name.rpartition(" ")[2],
@@ -186,7 +184,7 @@ class _Schema(argparse.Action):
 
         from gpusetup.commands.documents import schema_of
 
-        streams.put(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
+        streams.write_stdout(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
         parser.exit(0)
 
 

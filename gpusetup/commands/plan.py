@@ -14,7 +14,7 @@ from gpusetup.commands.common import FROM, Machine, gather
 from gpusetup.commands.question import CommandQuestion, HelpGroup, number, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.configs.config import read_config
-from gpusetup.configs.keys import named
+from gpusetup.configs.keys import name_in_plan
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import ConfigRead, PlanCellsAnswer
 from gpusetup.model.frozen import replace
@@ -79,7 +79,7 @@ class Question(CommandQuestion):
     optimizer: str | None = option(
         "the optimizer, e.g. adamw8bit or adafactor",
         metavar="NAME",
-        parse=named("optimizer"),
+        parse=name_in_plan("optimizer"),
         choices=OPTIMIZERS,
     )
     dtype: str | None = option(
@@ -98,7 +98,7 @@ class Question(CommandQuestion):
         "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
         "chunked, hf, eager, ...",
         metavar="NAME",
-        parse=named("loss"),
+        parse=name_in_plan("loss"),
         choices=LOSSES,
     )
     lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
@@ -126,7 +126,7 @@ class Question(CommandQuestion):
     strategy: str | None = option(
         "how the GPUs share the training: ddp, fsdp, zero2, dp (DataParallel), ...",
         metavar="NAME",
-        parse=named("strategy"),
+        parse=name_in_plan("strategy"),
         choices=SHARDED,
     )
     sp: int | None = number("degree of sequence parallelism")
@@ -162,6 +162,7 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 
 def run(options: Question, out: Console) -> Reply:
+    """Plan the job that the options describe, or every row of a CSV file."""
     without_effect = options.given - {"cells", "predict"}
     if options.cells and without_effect:
         # Name one of them, always the same.
@@ -220,8 +221,7 @@ def request_of(options: Question, out: Console) -> PlanRequest:
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question in a config; the options override it. Raises UsageError if neither names a
-    model."""
+    """The question in a config, with the options; UsageError if neither names a model."""
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )

@@ -110,8 +110,7 @@ AFTER_DASHES = "after dashes"
 
 
 class CommandQuestion:
-    """The options of a command; each subclass lists its options as fields (see the module's
-    example)."""
+    """The options of a command; each subclass lists its options as fields (see above)."""
 
     OPTIONS: dict[str, Option] = {}
     """Maps each field to its option, in the order of `--help`."""
@@ -171,8 +170,7 @@ class CommandQuestion:
                 options += [f"{spec.flags[-1]}={part}" for part in parts(value)]
             else:
                 positional += map(str, parts(value))
-        # Put positional arguments after `--`, so that one that begins with a dash is not taken for
-        # an option.
+        # After `--`, a positional argument that begins with a dash is not taken for an option.
         return [*options, "--", *positional] if positional else options
 
 

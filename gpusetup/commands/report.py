@@ -16,8 +16,7 @@ from gpusetup.report.cleaning import decode
 from gpusetup.report.read import read_bytes
 
 WHOLE = 1 << 20
-"""How many bytes of a text are read. From a longer text, only the beginning and the end are
-read."""
+"""How many bytes of a text are read: of a longer one, the beginning and the end."""
 MOST_BYTES = 1 << 30
 """Where the search for the end of a text stops, because a device such as /dev/zero has none."""
 
@@ -42,8 +41,8 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     if not re.search(r"[^\W_]", text):
         return _with_event(snapshot, "report-empty")
     if len(raw) < size:
-        whole, read = (f"{length / WHOLE:.1f} MiB" for length in (size, len(raw)))
-        return _with_event(snapshot, "report-cut", size=whole, read=read)
+        whole, part = f"{size / WHOLE:.1f} MiB", f"{len(raw) / WHOLE:.1f} MiB"
+        return _with_event(snapshot, "report-cut", size=whole, read=part)
     return snapshot
 
 

@@ -16,7 +16,7 @@ from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of, question_of
-from gpusetup.choose.installed import by_conda, followers
+from gpusetup.choose.installed import dependents_to_reinstall, is_conda_torch
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import (
     BACKEND,
@@ -39,12 +39,12 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import afterwards, decide, described_python
+from gpusetup.project.decide import decide, described_python, notes_on_direct
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import resolution_text
 from gpusetup.system.system import System
-from gpusetup.uv.question import PersonIndex
+from gpusetup.uv.question import UserIndexes
 
 SUMMARY = """Tells you which PyTorch build fits this machine, or a machine that you describe, and
 why the other builds do not. If you leave an option out, its value is read from this machine."""
@@ -126,11 +126,11 @@ def run(question: Question, out: Console) -> Reply:
     # No index is asked for the packages of AMD's and Intel's GPUs.
     if wish.words and not wish.offline and question_of(wish, host, catalog).maker is None:
         out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
-        index = PersonIndex(machine, root)
+        index = UserIndexes(machine, root)
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, host, machine, shown_root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
-    notes += afterwards(decision.later, machine)
+    notes += notes_on_direct(decision.direct, machine)
     if question.torch == NIGHTLY and choice.build:
         nightly = f"{shown_root}/nightly/{choice.build.backend}"
         notes.append(
@@ -154,7 +154,7 @@ def _wish_of(
     installer = "conda" if question.name else question.installer
     # As `install` does: conda changes a torch that it installed. Requested packages come from a
     # package index, whose wheels need torch's wheel.
-    if installer is None and not (is_described or question.packages) and by_conda(machine):
+    if installer is None and not (is_described or question.packages) and is_conda_torch(machine):
         installer = "conda"
     wish = parse_words(question.packages, question.torch)
     # The catalog has no nightly builds, because their versions change every day. A nightly build
@@ -195,9 +195,6 @@ def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapsh
     return there, bool(question.given & {*whole, "architecture", "glibc"})
 
 
-# --- the document ---------------------------------------------------------------------------------
-
-
 def _document(
     question: Question, choice: Choice, host: Host, machine: Snapshot, root: str
 ) -> ResolveAnswer:
@@ -217,18 +214,18 @@ def _document(
         of_default_index = (one.requirement for one in requested if not one.index_url)
         names = (*(name for name in FAMILY if name in of_set), *of_default_index)
     elif build is not None and is_in_environment:
-        names = (*FAMILY, *followers(machine, build))
+        names = (*FAMILY, *dependents_to_reinstall(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
     if APPLE.id in [gpu.maker for gpu in machine.gpus or ()]:
         notes.append(ON_APPLE)
     # If torch is installed, the reasons are against builds of any version, not only of its own.
     rejections = newest.rejections if newest and not packages else choice.rejections
     conda_name = new_environment(machine, question.name)
-    is_over_conda = by_conda(machine) and choice.wish.installer != "conda"
+    is_over_conda = is_conda_torch(machine) and choice.wish.installer != "conda"
     # conda's command is for another build, because its channels have other builds, and lack some of
     # the newest torch versions.
     wish = replace(choice.wish.of_torch_alone, installer="conda")
-    if build and not choice.moves:
+    if build and not choice.installs_torch:
         # The torch that stays is named, so that conda's command does not change it either.
         wish = replace(wish, torch=f"=={build.torch}")
     in_channels = question_of(wish, host, load_catalog())

@@ -26,6 +26,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Print the snapshot, without private data unless the user wants to keep it."""
     from gpusetup.model.codec import to_json
     from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact

@@ -19,14 +19,12 @@ SUFFIXES = (".py", ".pyw")
 
 
 def is_script(word: str) -> bool:
-    """Whether a word is a Python script that exists; otherwise it may be a package such as
-    `discord.py`."""
+    """Whether a word is an existing Python script, and not a package such as `discord.py`."""
     return word.lower().endswith(SUFFIXES) and Path(word).is_file()
 
 
 def refuse_scripts(words: Iterable[str]) -> None:
-    """Raise UsageError if a word is an existing script, because an index may have a package with
-    that name."""
+    """Raise UsageError for an existing script, because an index may have a package of that name."""
     for word in filter(is_script, words):
         raise UsageError(
             f"{word!r} is a script here, not a package",

@@ -20,8 +20,7 @@ from gpusetup.model.frozen import Frozen, replace
 BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
 BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
-"""Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
-comments."""
+"""Matches values that may be replaced: plain words and numbers without quotes or comments."""
 
 
 class Config(Frozen):
@@ -88,8 +87,7 @@ def read_config(raw: bytes, name: str) -> Config:
 
 
 def edited(config: Config, edits: Sequence[Edit]) -> Config:
-    """The config after the edits; BadInput if they would change anything besides the edited
-    settings."""
+    """The config after the edits; BadInput if they would change any other setting."""
     if not edits:
         return config
     text = config.text
@@ -97,26 +95,30 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
         text = f"{text[: edit.start]}{edit.text}{text[edit.end :]}"
     changed = read_config(replace(config, text=text).raw, config.name)
-    # A map or list is compared through its items, and an alias through its anchor.
-    old, new = (
-        {one.path: (one.kind, one.text if one.kind == "scalar" else "") for one in file.settings}
-        for file in (config, changed)
-    )
+    old, new = kinds_and_texts(config), kinds_and_texts(changed)
     for edit in edits:
         if new.get(edit.path) != ("scalar", edit.value):
             raise BadInput(f"{config.name}: {dotted(edit.path)} cannot be changed in place")
-    edited_paths = {edit.path for edit in edits}
+    for edit in edits:
+        old.pop(edit.path, None)
+        new.pop(edit.path, None)
     # Lists, because the order matters too and a comparison of dicts ignores it.
-    old_rest, new_rest = (
-        [(path, value) for path, value in values.items() if path not in edited_paths]
-        for values in (old, new)
-    )
-    if old_rest != new_rest:
+    if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{config.name}: the change would affect more than this value",
             hint="an anchor, a tag or an unusual layout prevents it: change the value by hand",
         )
     return changed
+
+
+def kinds_and_texts(config: Config) -> dict[Path, tuple[str, str]]:
+    """Path -> kind and text of each setting; "" instead of the text of a map or list, which is
+    compared through its items, and of an alias, which is compared through its anchor."""
+    values: dict[Path, tuple[str, str]] = {}
+    for setting in config.settings:
+        text = setting.text if setting.kind == "scalar" else ""
+        values[setting.path] = (setting.kind, text)
+    return values
 
 
 NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|true|false|null")
@@ -145,8 +147,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
 
 
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
-    """The edit that adds a key on a new line below an existing one; None if that is not possible in
-    this file."""
+    """The edit that adds a key on a new line below an existing one; None if that is impossible."""
     # Lines can only be added if the key's position is known.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None

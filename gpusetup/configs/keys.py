@@ -142,8 +142,7 @@ def is_other_phase(word: str) -> bool:
 # --- a loader's workers ---------------------------------------------------------------------------
 
 SHARED_NAMES = frozenset(("num_workers", "workers", "n_workers", "pin_memory"))
-"""Names that data loaders share with Ray, Dask and others, where workers are a different kind of
-process."""
+"""Names that data loaders share with Ray, Dask and others, whose workers are other processes."""
 LOADER_MAPS = frozenset((
     "data", "dataset", "datasets", "dataloader", "dataloaders", "datamodule", "loader", "loaders",
     "ds", "input", "inputs", "iterator",
@@ -193,13 +192,13 @@ def meaning(kind: str, text: str) -> Any:
     return key_table().words[kind].get(letters)
 
 
-def named(kind: str) -> Callable[[str], str]:
+def name_in_plan(kind: str) -> Callable[[str], str]:
     """A function from the name that other programs use for an optimizer or a strategy to that of
     plan. It returns an unknown name unchanged, so that the error can list the known ones.
 
-    >>> named("optimizer")("adamw_torch_fused"), named("optimizer")("adamw8bit")
+    >>> name_in_plan("optimizer")("adamw_torch_fused"), name_in_plan("optimizer")("adamw8bit")
     ('adamw', 'adamw8bit')
-    >>> named("strategy")("FULL_SHARD"), named("strategy")("zero-3")
+    >>> name_in_plan("strategy")("FULL_SHARD"), name_in_plan("strategy")("zero-3")
     ('fsdp1', 'zero3')
     """
     return lambda text: str(meaning(kind, text) or text)

@@ -39,8 +39,7 @@ class Setting(Frozen):
     line: int
     key_start: int | None = None
     shared: bool = False
-    """Whether changing the setting would affect other places too, for example through an anchor or
-    alias."""
+    """Whether a change would affect other places too, for example through an anchor or alias."""
     flow: bool = False
     """Whether the setting is inside `{...}` or `[...]`."""
 

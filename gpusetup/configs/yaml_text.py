@@ -18,8 +18,7 @@ LONGEST_REASON = 200
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
-    """The values in a YAML file with their positions, in order; BadInput names the line if the file
-    is invalid."""
+    """The values of a YAML file in order, with positions; BadInput names the line of an error."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -63,8 +62,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
 
 
 def _where(name: str, mark: Any, reason: str) -> str:
-    """An error message with the file's name and, if known, the line and column of ruamel.yaml's
-    mark."""
+    """An error message with the file's name and, if known, the line and column of the mark."""
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     # ruamel.yaml's problem continues a sentence: "but found another document".
     problem = " ".join(reason.split()).removeprefix("but ")
@@ -119,14 +117,14 @@ class _YamlWalk:
         key_lines: dict[str, int] = {}
         children = node.value if kind == "map" else enumerate(node.value)
         for index, (name, child) in enumerate(children):
-            word = name if kind == "list" else self.word(name, key_lines, index)
+            word = name if kind == "list" else self.key_text(name, key_lines, index)
             has_plain_key = kind == "map" and type(name).__name__ == "ScalarNode"
             child_key, is_flow = name if has_plain_key else None, bool(node.flow_style)
             yield from self.settings(
                 child, child_path(path, word), child_key, shared=is_shared, flow=is_flow
             )
 
-    def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
+    def key_text(self, key: Any, key_lines: dict[str, int], index: int) -> str:
         """The text of a map's key; BadInput if the same map already has the key. A key that is not
         a scalar gets a made-up name."""
         if type(key).__name__ != "ScalarNode":

@@ -14,7 +14,7 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, shown_installer
 from gpusetup.choose.host import host_of
-from gpusetup.choose.installed import moved_with
+from gpusetup.choose.installed import changed_with_torch
 from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered
 from gpusetup.diagnosis.explanations import RULE_BROKEN
@@ -161,7 +161,7 @@ def build_case(
         choice = choose(Wish(installer="conda" if installer == "conda" else "auto"), host, catalog)
         if choice.build is None:
             choice = choose(Wish(), host, catalog)
-    answer = answer_of(choice, machine, moved_with(machine, choice.build))
+    answer = answer_of(choice, machine, changed_with_torch(machine, choice.build))
     context = RuleContext(
         snapshot=machine,
         catalog=catalog,

@@ -9,7 +9,7 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import conda_and_pip
-from gpusetup.choose.compatibility import takes_numpy, why_release_differs
+from gpusetup.choose.compatibility import why_release_differs, works_with_numpy
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import (
     RuleContext,
@@ -60,7 +60,7 @@ def torch_itself(context: RuleContext) -> Findings:
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
     if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
-    if torch.version and numpy and not takes_numpy(torch.version, numpy.version):
+    if torch.version and numpy and not works_with_numpy(torch.version, numpy.version):
         versions = f"torch {torch.version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.
@@ -336,6 +336,7 @@ def pairs(context: RuleContext) -> Findings:
             continue
         install = paste.gpusetup(context, project.name)
         fix = Fix(text="Install the release that works with this torch", commands=(install,))
+        # Without the table's source, which stands in brackets at the end.
         pair = reason.partition(" (")[0]
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)

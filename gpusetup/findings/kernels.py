@@ -5,12 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpusetup.catalog.jetpack import (
-    FIRST_OF_THOR,
-    UNDECLARED,
-    UNIFIED,
-    board_of,
-)
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNDECLARED, UNIFIED, board_of
 from gpusetup.catalog.kernels import readable, served_by
 from gpusetup.causes.extensions import extension_of, kernel_messages
 from gpusetup.causes.record import RECORDS

@@ -10,21 +10,9 @@ from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, has_kernels, target_
 from gpusetup.accelerators.apple import OLDEST_MACOS, TORCH_ON_MACOS_14
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
-from gpusetup.causes.makers import (
-    NO_KERNELS,
-    NOT_IN_THE_CONTAINER,
-    NOT_LOADED,
-    NOT_PERMITTED,
-)
+from gpusetup.causes.makers import NO_KERNELS, NOT_IN_THE_CONTAINER, NOT_LOADED, NOT_PERMITTED
 from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence.context import (
-    RuleContext,
-    events,
-    has_nvidia,
-    in_container,
-    is_report,
-    on,
-)
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
 from gpusetup.evidence.facts import rocm_of_wheel
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste

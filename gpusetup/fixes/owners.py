@@ -89,6 +89,7 @@ def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
     vendors = [event.values.get("image", "") for event in events(context, "vendor-image")]
+    # The image that runs, or else what it was built from.
     name = (
         named_owner(context, "image")
         or named_owner(context, "base-image")

@@ -242,7 +242,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         f"{why}Install torch {build.torch} from {source}: {how}",
         *needs_of_build(context, build),
     ]
-    if context.choice.moves and not target_refuses(context):
+    if context.choice.installs_torch and not target_refuses(context):
         # Add which of the target's packages change together with torch, and which cannot.
         text += notes_on_installed(context.snapshot, build, context.catalog)
     commands, others = install_commands(context), by_hand(context)
@@ -353,9 +353,9 @@ def pip(context: RuleContext, *words: str) -> Line:
             rest = [word for word in rest if word != "-y"]
         options = [UV_NAMES.get(word, word) for word in rest]
         return command(context, "uv", "pip", verb, "--python", python(context), *options)
-    from gpusetup.choose.commands import started
+    from gpusetup.choose.commands import python_command
 
-    return command(context, *started(python(context)), "-m", "pip", *words)
+    return command(context, *python_command(python(context)), "-m", "pip", *words)
 
 
 UV_NAMES = {"--force-reinstall": "--reinstall"}

@@ -129,7 +129,5 @@ def _old_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     newest = max(dates.values(), default=date.min)
     for name, taken in dates.items():
         if newest - taken > OLD_AFTER:
-            days = (newest - taken).days
-            yield Drift(
-                node=name, field=OLD, value=f"{days} days older than the newest", majority=None
-            )
+            age = f"{(newest - taken).days} days older than the newest"
+            yield Drift(node=name, field=OLD, value=age, majority=None)

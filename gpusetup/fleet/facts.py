@@ -74,7 +74,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
 
     >>> from gpusetup.model.machine import Gpu
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
-    {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '1 x 16, 1 x 8 (GPU 1)'}
+    {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '16 on 1 GPU, 8 on GPU 1'}
     """
     facts: dict[str, str | None] = {}
     for field in WORDS:
@@ -99,6 +99,7 @@ def as_text(name: str, value: object) -> str | None:
     >>> as_text("total_bytes", 80 << 30), as_text("lost", True), as_text("power_limit_watts", 349.9)
     ('80 GiB', 'yes', '350 W')
     """
+    # A source that cannot list MIG instances gives an empty list, so it counts as unknown.
     if value is None or value == ():
         return None
     # Test for bool first, because Python's True is also a number.
@@ -121,17 +122,17 @@ def joined(values: Sequence[str | None]) -> str | None:
     Unknown values are ignored.
 
     >>> joined(["16", "16", "8"]), joined(["on", None, "on"]), joined([None])
-    ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
+    ('16 on 2 GPUs, 8 on GPU 2', 'on', None)
     """
     counts = Counter(value for value in values if value is not None).most_common()
     if len(counts) < 2:
         return counts[0][0] if counts else None
     usual_value, usual_count = counts[0]
-    parts = [f"{usual_count} x {usual_value}"]
+    parts = [f"{usual_value} on {usual_count} {'GPUs' if usual_count > 1 else 'GPU'}"]
     # The usual value needs no GPU indexes, because all remaining GPUs have it.
     for value, count in counts[1:]:
         indexes = [str(index) for index, its_value in enumerate(values) if its_value == value]
-        parts.append(f"{count} x {value} ({'GPUs' if count > 1 else 'GPU'} {', '.join(indexes)})")
+        parts.append(f"{value} on {'GPUs' if count > 1 else 'GPU'} {', '.join(indexes)}")
     return ", ".join(parts)
 
 

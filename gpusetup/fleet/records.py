@@ -14,12 +14,7 @@ from pathlib import Path
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import GPU_NAME, facts_of
 from gpusetup.fleet.names import natural, on_one_line
-from gpusetup.fleet.node_check import (
-    NodeCheckAnswer,
-    NodeFinding,
-    findings_of,
-    uuids_of,
-)
+from gpusetup.fleet.node_check import NodeCheckAnswer, NodeFinding, findings_of, uuids_of
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
@@ -31,8 +26,7 @@ RECORD_SUFFIX = re.compile(r"[.-](?:snapshot|doctor|verify|(?:node[-_])?check|ru
 """Suffixes that may follow the node's name in a file name, such as `.verify` in `n7.verify.json`.
 """
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
-"""How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
-and empty files match too."""
+"""How a record begins: as a JSON object in UTF-8 or PowerShell's UTF-16. Empty files match too."""
 FAILED_CHECK = "gpu-check-failed"
 """The id of what verify found."""
 
@@ -103,6 +97,8 @@ def read_record(path: Path, name: str) -> Node | str:
             return "this is not a record of gpusetup (no JSON object)"
         # PowerShell writes UTF-16.
         raw = text_of(raw, path.name).encode()
+        if not raw.strip():
+            raise BadInput(f"{path.name} is empty: the command that should write it failed")
         header = from_json(raw, _Header, what=path.name)
         family = (header.schema or "").partition("/")[0]
         if family == "gpusetup.run":

@@ -47,15 +47,13 @@ class FleetAnswer(Frozen):
     """Maps each node that `fleet run` skipped to the reason."""
 
 
-NO_RECORD = "no record: the node did not answer"
-
-
 def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     """Judge a fleet by its records. `expected` names nodes that should have a record; a node
     without one fails."""
     recorded = {node.name for node in records.nodes}
-    missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
-    nodes = (*records.nodes, *missing)
+    missing = [name for name in expected if name not in recorded]
+    no_record = "no record in this folder"
+    nodes = (*records.nodes, *(Node(name=name, problem=no_record) for name in missing))
     usual = usual_findings(records.nodes)
     drift_of: dict[str, list[Drift]] = defaultdict(list)
     for one in differences(nodes):

@@ -22,8 +22,6 @@ LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
 """How many seconds a node may take for all three commands."""
 RECORDS = ("node-check", "snapshot", "verify")
 """The documents that a node returns, by the names of their schemas."""
-RUN_SCHEMA = "gpusetup.run/1"
-"""The schema of a file that says why a node's records are missing."""
 LONGEST_PROBLEM = 400
 
 Document = Mapping[str, Any]
@@ -125,7 +123,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     records = {kind: by_schema[kind] for kind in RECORDS if kind in by_schema}
     problem = problem_of(output, by_schema)
     if problem:
-        records["run"] = {"schema": RUN_SCHEMA, "problem": problem}
+        records["run"] = {"schema": "gpusetup.run/1", "problem": problem}
     for kind, document in records.items():
         (folder / f"{node}.{kind}.json").write_text(json.dumps(document), encoding="utf-8")
     return problem

@@ -63,10 +63,9 @@ def run_step(job: InstallJob, step: Step, environment: Mapping[str, str]) -> Out
     return replace(output, argv=step.argv)
 
 
-# --- the test of an environment -------------------------------------------------------------------
-
-
-def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
+def run_verify(
+    job: InstallJob, python: str, device: str, torch: str | None = None
+) -> dict[str, Any]:
     """The document that verify prints for an environment, when run with its own interpreter. If it
     prints none, a document for a failed test that says how verify ended.
 
@@ -88,13 +87,13 @@ def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -
     return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
 
 
-def torch_stays(verdict: Mapping[str, Any] | None) -> bool:
+def keeps_new_torch(verdict: Mapping[str, Any] | None) -> bool:
     """Whether the new torch stays: no test was requested, verify passed, or what failed was not
     seen again in a new process. That is a matter of the card (memory, heat), not of the build.
 
-    >>> torch_stays({"verdict": "failed", "problem": "not repeatable"})
+    >>> keeps_new_torch({"verdict": "failed", "problem": "not repeatable"})
     True
-    >>> torch_stays({"verdict": "failed", "problem": "wrong results"}), torch_stays(None)
+    >>> keeps_new_torch({"verdict": "failed", "problem": "wrong results"}), keeps_new_torch(None)
     (False, True)
     """
     if verdict is None or verdict["verdict"] == "passed":
@@ -102,16 +101,16 @@ def torch_stays(verdict: Mapping[str, Any] | None) -> bool:
     return verdict.get("problem") == "not repeatable"
 
 
-def device_to_prove(backend: str, gpus: int | None) -> str:
+def device_to_verify(backend: str, gpus: int | None) -> str:
     """The value of verify's `--device` for testing a build. `gpus` is the number of GPUs for this
     build in the machine; None if unknown.
 
     Without a GPU, for example while an image is built, a CUDA build is tested without computing.
     AMD's and Intel's builds then compute on the CPU.
 
-    >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
+    >>> device_to_verify("cu124", 1), device_to_verify("cu124", 0), device_to_verify("cpu", 1)
     ('auto', 'none', 'cpu')
-    >>> device_to_prove("rocm7.2", 1), device_to_prove("xpu", 2), device_to_prove("xpu", 0)
+    >>> device_to_verify("rocm7.2", 1), device_to_verify("xpu", 2), device_to_verify("xpu", 0)
     ('auto', 'xpu', 'cpu')
     """
     device = DEVICE_OF_MAKER.get(maker_of(backend) or "")

@@ -14,13 +14,13 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
-from gpusetup.choose.compatibility import limits_beside
+from gpusetup.choose.compatibility import limits_for_build
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.job import InstallJob, Plan, device_to_prove
+from gpusetup.install.job import InstallJob, Plan, device_to_verify
 from gpusetup.install.switching.journal import STORE, Journal, require_followable, text_of
-from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Layout, Target, files_of_all
+from gpusetup.install.switching.unpack import staging_folder
+from gpusetup.install.target import Target, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
@@ -70,10 +70,9 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         question = question_of(target, task)
         # torch is the first of its family.
         torch, *companions = question.names
-        any_release = (f"{torch}{bound}", *companions)
+        any_release = replace(question, family=(f"{torch}{bound}", *companions), others=())
         with suppress(Unsatisfiable):
-            there = lock_of(replace(question, family=any_release, others=()))["torch"]["version"]
-            version, _, label = there.partition("+")
+            version, _, label = lock_of(any_release)["torch"]["version"].partition("+")
             # A folder of wheels may have only a CPU build, which does not replace one for a GPU.
             if label != "cpu" or task.build.backend == "cpu":
                 task = task.within(f"=={version}", "the newest on the mirror that fits")
@@ -87,12 +86,12 @@ def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     matching release, they all stay as they are."""
     try:
         return task, _plan_of(job, target, task)
-    # uv also fails in other ways than without a solution, for example at a follower's metadata.
+    # uv may also fail otherwise, for example at the metadata of a package to reinstall.
     except (Unsatisfiable, ToolFailed):
-        if not task.coming.followers:
+        if not task.changes.reinstalled:
             raise
-    without_followers = replace(task, coming=replace(task.coming, followers=()))
-    return without_followers, _plan_of(job, target, without_followers)
+    without_reinstalled = replace(task, changes=replace(task.changes, reinstalled=()))
+    return without_reinstalled, _plan_of(job, target, without_reinstalled)
 
 
 def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
@@ -106,16 +105,23 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         wheels = wheels_for(job, target, question)
     except Unsatisfiable as problem:
         source = "your folder of wheels" if job.settings.has_no_index else question.index
-        raise _with_its_index(problem, question, task, source) from problem
+        raise _naming_the_index(problem, question, task, source) from problem
     installed = target.installed
     before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
     _require_changeable(target, task, wheels, before)
     notes = [*task.all_notes]
+    # A file on this disk needs no hash.
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
-        notes += [f"{fact}: the file is only as trusted as the connection"]
-    unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
+        notes.append(f"{fact}: the file is only as trusted as the connection")
+    folder = Path(target.prefix).parent
+    if (folder / "uv.lock").is_file():
+        notes.append(
+            f"{folder} is a uv project: the next `uv sync` there removes what its lock does not "
+            "name. `gpusetup install --project` prints the lines that keep this torch"
+        )
+    unpack = unpack_step(target.python, staging_folder(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     # If the settings forbid all indexes, uv reads only folders of wheels.
     used = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
@@ -130,25 +136,27 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         after={wheel.name: wheel.version for wheel in wheels},
         hosts=tuple(dict.fromkeys(filter(None, hosts))),
         notes=tuple(dict.fromkeys(notes)),
-        device=device_to_prove(task.build.backend, task.gpus_here),
+        device=device_to_verify(task.build.backend, task.gpus_here),
     )
 
 
-def _with_its_index(
+def _naming_the_index(
     problem: Unsatisfiable, question: Question, task: Task, source: str
 ) -> GpuSetupError:
     """uv's problem, as an error that says which index lacks something; `source` names torch's."""
     requested = {*question.names, *map(name_of, question.others)}
+    not_found = {*names_not_found(problem.message)}
     # The user's own indexes lack something that torch requires.
-    if {*names_not_found(problem.message)} - requested:
+    if not_found - requested:
         return Unreached(problem.message, hint=problem.hint)
     lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
+    # Not torch's index is the cause, but versions that conflict.
     if not lacking:
         return problem
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
     # uv does not tell a missing page from one that the index refuses to show.
-    has_no_page = "://" in source and {*names_not_found(problem.message)} & {*question.names}
+    has_no_page = "://" in source and not_found & {*question.names}
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(
         f"{without_logins(source)} has no {' and no '.join(lacking)} {where}",
@@ -164,15 +172,19 @@ def _require_changeable(
     replace could not be restored."""
     # A companion that only a package requires does not come from torch's index, because uv uses an
     # explicit index only for packages that are named.
-    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
-    if brought:
+    unnamed = {wheel.name for wheel in wheels} & {*FAMILY} - {*task.changes.family}
+    if unnamed:
         raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            f"{', '.join(sorted(unnamed))} would come from your default index, which has no "
             "builds for a chosen backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
+    # A package whose files are not listed, or that has a file that no change may touch, could not
+    # be restored.
     if target.venv is None:
-        _require_restorable(target.layout, before)
+        _, files = files_of_all(before, target.layout)
+        moves = tuple(text_of(path, target.prefix) for path in sorted(files))
+        require_followable(Path(target.prefix, STORE), Journal(moves=moves))
     free, needed = free_bytes(target.prefix), sum(map(unpacked_bytes, wheels)) + SPARE_BYTES
     if needed > free:
         raise Blocked(
@@ -183,45 +195,31 @@ def _require_changeable(
         )
 
 
-def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
-    """Raise Blocked if the packages to be replaced could not be restored: one has no list of its
-    files, or lists a file that no change may touch."""
-    _, files = files_of_all(before, layout)
-    moves = tuple(text_of(path, layout.prefix) for path in sorted(files))
-    require_followable(Path(layout.prefix, STORE), Journal(moves=moves))
-
-
-# --- the index ------------------------------------------------------------------------------------
-
-
 def question_of(target: Target, task: Task) -> Question:
     """The question to uv about a task, with torch's packages from the index of its backend."""
-    build, coming, backend = task.build, task.coming, task.build.backend
+    build, changes, backend = task.build, task.changes, task.build.backend
     family = []
-    for name, version in build.family(coming.family).items():
+    for name, version in build.family(changes.family).items():
         # Other indexes have one backend each, but AMD's own (the one whose builds have extras for
         # devices) has all ROCm releases on one page, so the version must name its ROCm.
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
-    limits = limits_beside(catalog, build, tuple(map(name_of, coming.on_torch_index)))
+    limits = limits_for_build(catalog, build, tuple(map(name_of, changes.on_torch_index)))
     root = task.root.rstrip("/")
     index = f"{root}/{backend}"
     # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
     if build.index and root == INDEX_ROOT:
         index = build.index
     return Question(
-        family=(*family, *coming.on_torch_index),
+        family=(*family, *changes.on_torch_index),
         index=index,
-        others=(*coming.packages, *coming.followers, *coming.pinned),
+        others=(*changes.packages, *changes.reinstalled, *changes.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
         python=target.layout.python,
         python_version=target.layout.version,
     )
-
-
-# --- the wheels -----------------------------------------------------------------------------------
 
 
 def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
@@ -232,17 +230,17 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
     """
     installed = target.installed
     if installed:
-        coming = {name: row["version"] for name, row in changes_of(question).items()}
-        names = [name for name in question.names if installed.get(name) != coming.get(name)]
+        new_versions = {name: row["version"] for name, row in changes_of(question).items()}
+        names = [name for name in question.names if installed.get(name) != new_versions.get(name)]
         names = names or [*question.names]
-        others = [name for name in coming if name not in question.names]
+        others = [name for name in new_versions if name not in question.names]
         # Only packages were requested, and all of them are installed.
         if not names and not others:
             return ()
         question = replace(
             question,
-            family=tuple(f"{name}=={coming[name]}" for name in names),
-            others=tuple(f"{name}=={coming[name]}" for name in others),
+            family=tuple(f"{name}=={new_versions[name]}" for name in names),
+            others=tuple(f"{name}=={new_versions[name]}" for name in others),
         )
     locked = lock_of(question, with_dependencies=not installed)
     wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
@@ -272,12 +270,9 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
                     url, auth=login, timeout=ANSWER_SECONDS, allow_redirects=True, verify=verify
                 )
                 length = answer.headers.get("Content-Length", "") if answer.ok else ""
-        # A number of bytes fits into 64 bits.
-        is_size = re.fullmatch(r"[0-9]{1,19}", length) is not None
-        yield replace(wheel, size_bytes=int(length)) if is_size else wheel
-
-
-# --- the disk -------------------------------------------------------------------------------------
+        # A server may send any text. A number of bytes fits into 64 bits.
+        is_number = re.fullmatch(r"[0-9]{1,19}", length) is not None
+        yield replace(wheel, size_bytes=int(length)) if is_number else wheel
 
 
 def unpacked_bytes(wheel: Wheel) -> int:
@@ -296,18 +291,3 @@ def free_bytes(folder: str) -> int:
     while not nearest.exists():
         nearest = nearest.parent
     return shutil.disk_usage(nearest).free
-
-
-# --- notes about the environment ------------------------------------------------------------------
-
-
-def notes_of_target(target: Target) -> tuple[str, ...]:
-    """A note on the environment of a uv project, which `uv sync` resets to its lock; empty for any
-    other."""
-    folder = Path(target.venv or target.layout.prefix).parent
-    if not (folder / "uv.lock").is_file():
-        return ()
-    return (
-        f"{folder} is a uv project: the next `uv sync` there removes what its lock does not name. "
-        "`gpusetup install --project` prints the lines that keep this torch",
-    )

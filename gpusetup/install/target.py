@@ -22,7 +22,6 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.target import ask_python, choose_target
-from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.system import System
 
 LIBRARIES = ("site-packages", "dist-packages")
@@ -85,9 +84,6 @@ class Target(Frozen):
         return {} if self.venv else versions(distributions(self.layout))
 
 
-# --- finding it -----------------------------------------------------------------------------------
-
-
 def must_create_venv(folder: str) -> bool:
     """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR exists but
     is not an environment."""
@@ -116,9 +112,13 @@ def layout_of(python: str) -> Layout:
     # In the child's answer, `python` is the version, but in a Layout it is the interpreter's path.
     facts = {**answer, "python": python, "version": answer["python"]}
     layout = from_plain(facts, Layout, what=f"the answer of {python}")
-    names = ("purelib", "platlib", "scripts", "data")
-    real = {name: real_below(layout.prefix, getattr(layout, name)) for name in names}
-    return replace(layout, **real)
+    return replace(
+        layout,
+        purelib=real_below(layout.prefix, layout.purelib),
+        platlib=real_below(layout.prefix, layout.platlib),
+        scripts=real_below(layout.prefix, layout.scripts),
+        data=real_below(layout.prefix, layout.data),
+    )
 
 
 def layout_of_folder(folder: Path) -> Layout:
@@ -133,17 +133,16 @@ def layout_of_folder(folder: Path) -> Layout:
     except GpuSetupError:
         pass
     prefix = str(folder)
-    found = [
-        real_below(prefix, str(path))
-        for pattern in ("lib*/python3*/*-packages", "Lib/*-packages")
-        for path in sorted(folder.glob(pattern))
-        if path.name in LIBRARIES
+    # `lib` is sorted before `lib64`, which only holds compiled packages.
+    paths = [
+        *sorted(folder.glob("lib*/python3*/*-packages")),
+        *sorted(folder.glob("Lib/*-packages")),
     ]
+    found = [real_below(prefix, str(path)) for path in paths if path.name in LIBRARIES]
     # `lib64` may be a link to `lib`, so that the same library is found twice. Without any library,
     # nothing is installed, and the prefix stands for one.
     libraries = list(dict.fromkeys(found)) or [prefix]
     python = folder / PYTHON_IN
-    # `lib` is sorted before `lib64`, which only holds compiled packages.
     return Layout(
         python=str(python),
         version="",
@@ -164,24 +163,6 @@ def real_below(prefix: str, folder: str) -> str:
         return folder
     return prefix + real_folder[len(real_prefix) :]
 
-
-# --- whether it can be changed --------------------------------------------------------------------
-
-
-def require_possible_folder(folder: str) -> None:
-    """Raise `Blocked` for a path at which there is no environment and none can be created."""
-    hint = "nothing was changed; name another folder: `--venv DIR`"
-    path = Path(folder)
-    with blocked_by_files(f"{folder} can be no environment", hint):
-        try:
-            path.stat()
-        except FileNotFoundError:
-            # The path is free for a new folder, unless it is a broken link.
-            if path.is_symlink():
-                raise
-
-
-# --- the distributions in it ----------------------------------------------------------------------
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
 """The name of a metadata folder: project and version, and for an egg also the Python version."""
@@ -206,12 +187,11 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
         # A library folder that does not exist yet contains nothing.
         with suppress(OSError):
             entries = sorted(os.listdir(library))
-        for entry in entries:
-            if described := INFO.fullmatch(entry):
-                name, version = described.groups()
-                info = os.path.join(library, entry)
-                package = Distribution(name=canonicalize_name(name), version=version, info=info)
-                installed.append(package)
+        for match in filter(None, map(INFO.fullmatch, entries)):
+            name, version = match.groups()
+            info = os.path.join(library, match[0])
+            package = Distribution(name=canonicalize_name(name), version=version, info=info)
+            installed.append(package)
     return tuple(installed)
 
 
@@ -232,9 +212,9 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     If a distribution has no list but another one with the same name has, it is the rest of a failed
     removal. Then only its metadata folder counts as its files.
     """
-    wanted_names = set(names)
-    leaving = tuple(package for package in distributions(layout) if package.name in wanted_names)
-    lists = {package: files_listed(package, layout) for package in leaving}
+    named = set(names)
+    packages = tuple(package for package in distributions(layout) if package.name in named)
+    lists = {package: files_listed(package, layout) for package in packages}
     names_with_list = {package.name for package, paths in lists.items() if paths}
     files: set[str] = set()
     for package, paths in lists.items():
@@ -246,7 +226,7 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
                 "`--venv DIR`",
             )
         files |= paths.union(files_below(package.info))
-    return leaving, files
+    return packages, files
 
 
 def files_listed(package: Distribution, layout: Layout) -> set[str]:

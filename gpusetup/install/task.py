@@ -11,7 +11,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import Coming, coming_of, new_folder, offer_of
+from gpusetup.choose.coming import Changes, changes_for, new_folder, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import Host
 from gpusetup.choose.newest import nothing_fits
@@ -31,7 +31,7 @@ class Task(Frozen):
     wish: Wish
     host: Host
     choice: Choice
-    coming: Coming
+    changes: Changes
     root: str
     """The root URL of torch's indexes. It may contain a login."""
     is_for_other_host: bool = False
@@ -74,7 +74,7 @@ class Task(Frozen):
     def notes(self) -> tuple[str, ...]:
         """Notes for the user about the choice, without those about the build itself."""
         notes = [*self.choice.notes_on_packages]
-        if self.choice.moves:
+        if self.choice.installs_torch:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
         offer = self.newest
         if offer:
@@ -88,7 +88,7 @@ class Task(Frozen):
     @property
     def all_notes(self) -> tuple[str, ...]:
         """All notes about the choice; those about the build are included only if torch changes."""
-        return (*(self.choice.notes if self.choice.moves else ()), *self.notes)
+        return (*(self.choice.notes if self.choice.installs_torch else ()), *self.notes)
 
     def within(self, bound: str, why: str) -> Task:
         """The task with a torch inside one more bound, such as `<=2.9.1`. The bound is not the
@@ -99,10 +99,8 @@ class Task(Frozen):
         wish = replace(self.wish, torch=f"{requested},{bound}" if requested else bound)
         choice = choose(wish, self.host, catalog)
         refuse_unfit(choice, self.machine)
-        return replace(self, choice=choice, coming=coming_of(choice, self.host, catalog), why=why)
-
-
-# --- reasons to stop ------------------------------------------------------------------------------
+        changes = changes_for(choice, self.host, catalog)
+        return replace(self, choice=choice, changes=changes, why=why)
 
 
 def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:

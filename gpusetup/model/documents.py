@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from gpusetup.model.builds import (
-    Advice,
-    Fallback,
-    JointPackage,
-    Offer,
-    Rejection,
-    Served,
-)
+from gpusetup.model.builds import Advice, Fallback, JointPackage, Offer, Rejection, Served
 from gpusetup.model.finding import Finding, RuledOut, Stage
 from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot

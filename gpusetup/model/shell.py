@@ -133,6 +133,7 @@ def in_a_cell(line: str) -> Line | None:
     # A cell cannot answer the question that `gpusetup install` asks.
     if line.startswith("gpusetup install"):
         return Line(f"!{line} --yes")
+    # `%env` takes its value as it is, without quotes and `$NAME`; a comment may follow.
     if set_variable := re.match(r"export (\w+=[\w./:+-]*)(?:  #|$)", line):
         return Line(f"%env {set_variable[1]}")
     is_lost = line.startswith(("cd ", "export ", "unset "))

@@ -65,6 +65,7 @@ class GpuSample(Frozen):
 
     @property
     def memory_percent(self) -> float | None:
+        """How full the memory is; None if unknown."""
         used, total = self.memory_used_bytes, self.memory_total_bytes
         if used is None or not total:
             return None
@@ -130,8 +131,7 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """One GPU's figures from its first work to its last, or for the whole run if it never
-    worked."""
+    """One GPU's figures from its first to its last work; of the whole run if it never worked."""
 
     index: int
     name: str | None = None

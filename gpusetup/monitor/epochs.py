@@ -25,8 +25,7 @@ EPOCH = re.compile(
 
 
 class EpochReader:
-    """Reads a command's output while it runs, and records when each epoch number was first
-    printed."""
+    """Reads a command's output, and records when each epoch number was first printed."""
 
     def __init__(self) -> None:
         self._unfinished_line = b""

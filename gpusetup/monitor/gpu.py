@@ -12,16 +12,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.work import (
-    Moment,
-    Work,
-    at_least,
-    below,
-    is_quiet,
-    mean,
-    or_zero,
-    percentile,
-)
+from gpusetup.monitor.work import Moment, Work, at_least, below, is_quiet, mean, or_zero, percentile
 
 
 class Parts(NamedTuple):
@@ -205,12 +196,6 @@ class GpuRun:
             return bool(self.holders)
         return at_least(self.memory.p95, marks.DESKTOP_MEMORY)
 
-    def counted_samples(self) -> list[GpuSample]:
-        """The samples that the figures of the summary are about: from the first to the last work,
-        if the GPU did more than run stray kernels."""
-        work = self.parts.work_and_pauses
-        return [row.gpu for row in (work.rows if work and self.worked else self.rows)]
-
 
 def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
     """What each GPU did in a run with these samples. A GPU may appear later, because nvidia-smi
@@ -241,8 +226,7 @@ def corrected_utilization(gpu: GpuSample, before: GpuSample) -> float | None:
         return 0.0
     if not is_quiet(gpu):
         return reported
-    # A process's first value covers only its start: it was 85 % for a program that then did
-    # nothing.
+    # A process's first value covers only its start: 85 % for a program that then did nothing.
     seen_before = {process.pid for process in before.processes or ()}
     present = [process for process in gpu.processes or () if process.pid in seen_before]
     busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)

@@ -44,6 +44,7 @@ class HostSampler:
         self._at, self._before = 0.0, dict[str, int]()
 
     def sample(self) -> HostSample:
+        """What the machine uses now, with rates since the previous sample."""
         at = time.monotonic()
         disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
         counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
@@ -59,16 +60,17 @@ class HostSampler:
             cpu_percent = round(busy_percent * (self._cores or 1), 1)
         seconds, before = max(at - self._at, SHORTEST_SECONDS), self._before
         self._at, self._before = at, counters
+        rates = {}
+        for name in counters.keys() & before.keys():
+            # A counter may have been reset (for example, because a disk was removed).
+            moved = max(0, counters[name] - before[name])
+            rates[f"{name}_bytes_per_second"] = round(moved / seconds)
         return HostSample(
             cpu_percent=cpu_percent,
             cores=self._cores,
             memory_used_bytes=memory.total - memory.available if memory else None,
             memory_total_bytes=memory.total if memory else None,
-            # A counter may have been reset (for example, because a disk was removed).
-            **{
-                f"{name}_bytes_per_second": round(max(0, counters[name] - before[name]) / seconds)
-                for name in counters.keys() & before.keys()
-            },
+            **rates,
         )
 
 
@@ -145,7 +147,10 @@ class ProcessTree:
         seconds, self._at = max(at - self._at, SHORTEST_SECONDS), at
         before, is_baseline = self._before or {}, self._before is None
         # The first two values are the user and system times; the times of ended children follow.
-        self._before = {(one["pid"], one["create_time"]): sum(one["cpu_times"][:2]) for one in tree}
+        self._before = {}
+        for process in tree:
+            identity = (process["pid"], process["create_time"])
+            self._before[identity] = sum(process["cpu_times"][:2])
         # When a parent collects its child's exit status, Linux adds all that the child ever read
         # and wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). So these are
         # counted for all processes together, and only above the most that was seen so far.
@@ -199,8 +204,7 @@ class ProcessTree:
 
 
 def _moved_by(tree: Sequence[ProcessFacts]) -> Counter[str]:
-    """The bytes that these processes moved since their start, for those of `IO_COUNTERS` that the
-    system has."""
+    """The bytes that these processes moved, for those of `IO_COUNTERS` that the system has."""
     totals = Counter[str]()
     for process in tree:
         io = process.get("io_counters")

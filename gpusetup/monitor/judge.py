@@ -17,7 +17,7 @@ from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.notes import gpu_notes
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.verdicts import HANG, ORDER, VerdictCase, case_of
-from gpusetup.monitor.words import about, filled, labels
+from gpusetup.monitor.words import filled, labels, with_gpu_names
 from gpusetup.monitor.work import Work, is_quiet, or_zero
 
 
@@ -31,15 +31,15 @@ class Judgement(NamedTuple):
     """The GPU that the verdict is about; None for the whole run."""
 
 
-def of_case(case: VerdictCase, subject: Subject) -> Judgement:
+def judgement_of_case(case: VerdictCase, subject: Subject) -> Judgement:
+    """The judgement for a row of the tables, with this subject's figures in its sentence."""
     evidence = filled(case.sentence, subject)
     return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
 
 
 def judge(run: WatchedRun) -> Judgement:
-    """The verdict on a run. It takes into account whether the command failed, and with which
-    error."""
-    judgement = judgement_of(run)
+    """The verdict on a run, with regard to whether the command failed, and with which error."""
+    judgement = judgement_before_exit(run)
     if not run.exit:
         return judgement
     # If the command ended with an error, say so first; such a run is never "good".
@@ -53,28 +53,29 @@ def judge(run: WatchedRun) -> Judgement:
     return judgement._replace(evidence=ended, steps=(*first, *judgement.steps))
 
 
-def judgement_of(run: WatchedRun) -> Judgement:
+def judgement_before_exit(run: WatchedRun) -> Judgement:
     """The verdict on a run, regardless of the command's exit code."""
     for question in RUN_VERDICTS:
         judgement = question(run)
         if judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
-    judged = [(subject, case_of(subject)) for subject in run.subjects]
-    subject, case = min(judged, key=lambda pair: rank_of(pair[1]))
+    cases = {subject: case_of(subject) for subject in run.subjects}
+    subject = min(cases, key=lambda subject: rank_of(cases[subject]))
+    case = cases[subject]
     # One throttled card makes the others wait.
     unevenness = None if case.verdict == "throttled" else uneven_work(run)
     if unevenness:
         return unevenness
     if case.verdict == "good":
-        return good_with_a_step(run, subject, case)
-    judgement = of_case(case, subject)
-    return judgement._replace(evidence=with_gpu_named(run, subject, judgement.evidence))
+        return good_judgement(run, subject, case)
+    judgement = judgement_of_case(case, subject)
+    return judgement._replace(evidence=with_gpu_if_several(run, subject, judgement.evidence))
 
 
-def with_gpu_named(run: WatchedRun, subject: Subject, words: str) -> str:
+def with_gpu_if_several(run: WatchedRun, subject: Subject, words: str) -> str:
     """The words, after the name of the GPU if the run has several."""
-    return words if len(run.gpus) == 1 else about((subject.gpu,), words)
+    return words if len(run.gpus) == 1 else with_gpu_names((subject.gpu,), words)
 
 
 def rank_of(case: VerdictCase) -> tuple[bool, int]:
@@ -83,15 +84,15 @@ def rank_of(case: VerdictCase) -> tuple[bool, int]:
     return (case.cause not in ("before-the-end", "leak"), ORDER.index(case.verdict))
 
 
-def good_with_a_step(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
+def good_judgement(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
     """The verdict on a run whose GPUs are used well. If a note asks for a step, such as GPUs that
     did nothing, the verdict has the first such note in its sentence and its step as the next."""
-    for noted, words, step in gpu_notes(run):
-        if step:
-            evidence = f"{filled('{well_used}', noted)} while it worked, but {words}"
-            evidence = with_gpu_named(run, noted, evidence)
-            return Judgement("good", case.cause, evidence, (step,), noted)
-    return of_case(case, subject)
+    for note in gpu_notes(run):
+        if note.step:
+            evidence = f"{filled('{well_used}', note.subject)} while it worked, but {note.words}"
+            evidence = with_gpu_if_several(run, note.subject, evidence)
+            return Judgement("good", case.cause, evidence, (note.step,), note.subject)
+    return judgement_of_case(case, subject)
 
 
 # --- verdicts on the whole run --------------------------------------------------------------------
@@ -105,9 +106,9 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     since = min(seconds.values())
     first = [gpu for gpu in seconds if seconds[gpu] == since]
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
-    evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
+    verb = "was" if len(first) == 1 else "were"
     problem = first[0].rows[-1].gpu.problem or "the driver cannot read its values"
-    evidence += f": {problem}"
+    evidence = f"GPU {labels(first)} {verb} lost {time}: {problem}"
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
 
 
@@ -128,7 +129,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
     rows = [row for row in run.rows if row.sample.tree is not None]
     if len(rows) >= marks.LEAST_TREES:
         subject = Subject(run, run.machine, Work(rows))
-        judgement = of_case(case_of(subject), subject)
+        judgement = judgement_of_case(case_of(subject), subject)
         return judgement._replace(evidence=f"{judgement.evidence} (no GPU was watched)")
     # The samples of a command that ended at once are too few.
     reason = "the command ended too soon to be judged" if rows else "no command"
@@ -136,8 +137,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
-    """A result without a verdict if too few samples report utilisation; None if there are
-    enough."""
+    """A result without a verdict if few samples report utilisation; None if enough do."""
     readings = max(len(gpu.measured) for gpu in run.gpus)
     if readings >= marks.LEAST_SAMPLES or (readings and run.is_reading):
         return None
@@ -155,17 +155,17 @@ def idle(run: WatchedRun) -> Judgement | None:
     gpu = next((gpu for gpu in run.gpus if gpu.was_occupied), run.gpus[0])
     # In the first half, the program may still start.
     subject = Subject(run, gpu, Work(run.rows[len(run.rows) // 2 :]))
-    return of_case(case_of(subject), subject)
+    return judgement_of_case(case_of(subject), subject)
 
 
 def hang(run: WatchedRun) -> Judgement | None:
     """The verdict on a job that did not end well and whose GPUs only waited for another rank at the
     end, although they worked before; None for any other."""
-    ends = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if not gpu.lost]
+    at_the_end = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if not gpu.lost]
     # A command that ended with 0 did not hang.
-    if run.exit == 0 or not ends or not all(map(s.waits_for_a_rank, ends)):
+    if run.exit == 0 or not at_the_end or not all(map(s.waits_for_a_rank, at_the_end)):
         return None
-    return of_case(HANG, ends[0])
+    return judgement_of_case(HANG, at_the_end[0])
 
 
 def last_work(gpu: GpuRun) -> Work:

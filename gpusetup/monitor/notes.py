@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.words import about, filled
+from gpusetup.monitor.words import filled, with_gpu_names
 from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
@@ -29,7 +29,7 @@ NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_high & ~(s.memory_grew | s.server),
      "memory {gpu.memory.p95} % full, more than 90 %: a little more ends the run. Use a smaller "
      "batch with more accumulation; `gpusetup tune --batch-size` finds the largest that fits", ""),
-    (s.memory_has_room & s.training,
+    (s.memory_has_room & s.training & (s.busy | ~s.watched),
      "memory {gpu.memory.p95} % full (70 to 90 % is usual): a larger batch fits and may be faster; "
      "`gpusetup tune --batch-size` finds the largest", ""),
     (s.hot, "{gpu.heat} °C, more than 85 °C: improve the cooling", ""),
@@ -42,12 +42,21 @@ should act on it even in a good run (the most urgent comes first). The accelerat
 are 70 to 90 % of the memory, and up to 85 °C."""
 
 
-def gpu_notes(run: WatchedRun) -> Iterator[tuple[Subject, str, str]]:
-    """Yields each note on a GPU that worked, with its next step."""
+class GpuNote(NamedTuple):
+    """A note on a GPU that worked."""
+
+    subject: Subject
+    words: str
+    step: str
+    """The id of its next step; "" if it has none."""
+
+
+def gpu_notes(run: WatchedRun) -> Iterator[GpuNote]:
+    """Yields the notes on each GPU that worked."""
     for subject in run.subjects:
         for is_seen, sentence, step in NOTES:
             if is_seen(subject):
-                yield subject, filled(sentence, subject), step
+                yield GpuNote(subject, filled(sentence, subject), step)
 
 
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
@@ -59,13 +68,13 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     gpus_with: dict[str, list[GpuRun]] = {}
-    for subject, words, _ in gpu_notes(run):
-        gpus_with.setdefault(words, []).append(subject.gpu)
+    for note in gpu_notes(run):
+        gpus_with.setdefault(note.words, []).append(note.subject.gpu)
     for words, gpus in gpus_with.items():
         # The verdict `memory-tight` is about full memory already.
         is_about_memory = judgement.verdict == "memory-tight" and words.startswith("memory ")
         if words not in judgement.evidence and not is_about_memory:
-            yield about(gpus, words)
+            yield with_gpu_names(gpus, words)
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers"
 
@@ -86,7 +95,7 @@ def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     lowest = min((subject.work.utilization for subject in run.subjects), default=100.0)
     if lowest >= marks.LOW:
         return ()
+    always = (MORE_WORKERS.format(workers=run.useful_workers), MIXED_PRECISION)
     # Unknown memory counts as empty.
     has_room = all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in run.gpus)
-    loader = MORE_WORKERS.format(workers=run.useful_workers)
-    return (*((LARGER_BATCH,) if has_room else ()), loader, MIXED_PRECISION)
+    return (LARGER_BATCH, *always) if has_room else always

@@ -26,8 +26,8 @@ class Channel(NamedTuple):
     """The file descriptors of one output stream: one that the command writes to, one that the
     monitor reads from, and our own stream, which gets the output."""
 
-    written: int
-    read: int
+    write_end: int
+    read_end: int
     target: int
 
 
@@ -47,8 +47,8 @@ class CommandOutput:
         is_one_place = is_same(stdout_to, STDERR)
         stderr = stdout if is_one_place else self._channel(STDERR)
         # Without a channel, the command writes to our stream directly.
-        self.stdout = stdout.written if stdout else stdout_to
-        self.stderr = stderr.written if stderr else STDERR
+        self.stdout = stdout.write_end if stdout else stdout_to
+        self.stderr = stderr.write_end if stderr else STDERR
 
     def _channel(self, target: int) -> Channel | None:
         """A channel to one of our streams; None if there can be none."""
@@ -58,19 +58,18 @@ class CommandOutput:
             # Windows has no pseudo-terminals.
             if is_terminal and os.name != "posix":
                 return None
-            read, written = pseudo_terminal(target) if is_terminal else os.pipe()
+            read_end, write_end = pseudo_terminal(target) if is_terminal else os.pipe()
         except OSError:
             return None
-        channel = Channel(written, read, target)
+        channel = Channel(write_end, read_end, target)
         self._channels.append(channel)
         return channel
 
     def begin(self) -> None:
         """Start passing on the output; call this once the command has started."""
         for channel in self._channels:
-            # Close our copy, because otherwise the stream would stay open for us after the
-            # command's end.
-            os.close(channel.written)
+            # Our copy would keep the stream open after the command's end.
+            os.close(channel.write_end)
             thread = threading.Thread(target=self._pass_on, args=(channel,), daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -79,8 +78,8 @@ class CommandOutput:
         """Close all channels, because the command could not be started."""
         for channel in self._channels:
             # No thread is reading yet.
-            os.close(channel.written)
-            os.close(channel.read)
+            os.close(channel.write_end)
+            os.close(channel.read_end)
 
     def end(self) -> None:
         """Pass on the remaining output after the command has ended."""
@@ -93,7 +92,7 @@ class CommandOutput:
     def _pass_on(self, channel: Channel) -> None:
         """Write the command's output to our stream until it ends, and read it for epochs."""
         try:
-            while data := self._next(channel.read):
+            while data := self._next(channel.read_end):
                 write_all(channel.target, data)
                 # If reading the output for epochs fails, the command must not be affected.
                 with contextlib.suppress(Exception):
@@ -101,7 +100,7 @@ class CommandOutput:
         except OSError:
             pass  # our stream was closed; the command notices when it writes (SIGPIPE)
         finally:
-            os.close(channel.read)
+            os.close(channel.read_end)
 
     def _next(self, number: int) -> bytes:
         """The next bytes of the output. b"" at its end, or if the command has ended and its
@@ -146,13 +145,13 @@ def pseudo_terminal(like: int) -> Sequence[int]:
     import pty
     import termios
 
-    read, written = pty.openpty()
-    attributes = termios.tcgetattr(written)
+    read_end, write_end = pty.openpty()
+    attributes = termios.tcgetattr(write_end)
     output_flags = 1  # their position in the attributes
     attributes[output_flags] &= ~termios.OPOST
-    termios.tcsetattr(written, termios.TCSANOW, attributes)
+    termios.tcsetattr(write_end, termios.TCSANOW, attributes)
     with contextlib.suppress(OSError):
         # The size is four numbers of 16 bits.
         size = fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8)
-        fcntl.ioctl(read, termios.TIOCSWINSZ, size)
-    return read, written
+        fcntl.ioctl(read_end, termios.TIOCSWINSZ, size)
+    return read_end, write_end

@@ -13,7 +13,7 @@ from functools import partial
 from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.smi_logs import csv_rows, moments_of_rows
-from gpusetup.monitor.sources import Machine, SourceEnded
+from gpusetup.monitor.sources import PolledSource, SourceEnded
 from gpusetup.probe.nvidia_smi import PROGRAM, ask_nvidia_smi
 from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
@@ -24,18 +24,17 @@ FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
 )
-"""Fields that every driver knows: nvidia-smi rejects a whole query with a field that it does not
-know."""
+"""Fields that every driver knows: nvidia-smi rejects a query with an unknown field."""
 ANSWER_SECONDS = 10.0
 """Without persistence mode, a large node may take several seconds."""
 LONGEST_REASON = 200
 """How many characters of nvidia-smi's error message are shown."""
 
 
-def open_nvidia_smi(interval: float) -> Machine:
+def open_nvidia_smi(interval: float) -> PolledSource:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     read_gpus = partial(smi_gpus, System())
-    source = Machine(interval, "nvidia-smi", read_gpus)
+    source = PolledSource(interval, "nvidia-smi", read_gpus)
     source.first = source.sample_of(read_gpus())
     return source
 
@@ -59,24 +58,26 @@ def smi_gpus(system: System) -> tuple[GpuSample, ...]:
 # --- AMD ------------------------------------------------------------------------------------------
 
 
-def open_amdgpu(interval: float, system: System | None = None) -> Machine:
+def open_amdgpu(interval: float, system: System | None = None) -> PolledSource:
     """The amdgpu source. Raises SourceEnded if no card reports its utilisation."""
     system = system or System()
     targets = topology_targets(system)
-    cards = [
-        (f"{FOLDER}/{device.bus_id}", gpu_of(system, device, targets).name)
-        for device in read_pci(system).pci_devices or ()
-        if device.vendor == AMD.id and device.bus_id
-    ]
-    # Some integrated graphics have no such file and cannot be watched.
-    cards = [card for card in cards if number(system, f"{card[0]}/gpu_busy_percent") is not None]
-    if not cards:
+    names: dict[str, str] = {}
+    for device in read_pci(system).pci_devices or ():
+        folder = f"{FOLDER}/{device.bus_id}"
+        if device.vendor != AMD.id or not device.bus_id:
+            continue
+        # Some integrated graphics have no such file and cannot be watched.
+        if number(system, f"{folder}/gpu_busy_percent") is not None:
+            names[folder] = gpu_of(system, device, targets).name
+    if not names:
         raise SourceEnded("amdgpu: no AMD GPU reports its utilisation")
-    return Machine(
-        interval,
-        "amdgpu",
-        lambda: tuple(amd_gpu(system, index, *card) for index, card in enumerate(cards)),
-    )
+
+    def read_gpus() -> tuple[GpuSample, ...]:
+        cards = enumerate(names.items())
+        return tuple(amd_gpu(system, index, folder, name) for index, (folder, name) in cards)
+
+    return PolledSource(interval, "amdgpu", read_gpus)
 
 
 def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:

@@ -104,6 +104,8 @@ def named_with_size(process: ProcessUse) -> str:
     # nvidia-smi may show options behind the path.
     path = (process.name or "a process").replace("\\", "/").partition(" -")[0]
     name = path.rpartition("/")[2]
+    details = f"PID {process.pid}"
     # Windows reports no memory of a process.
-    size = f"{process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
-    return f"{name} ({', '.join(filter(None, (f'PID {process.pid}', size)))})"
+    if process.memory_bytes:
+        details += f", {process.memory_bytes / GIB:.1f} GiB"
+    return f"{name} ({details})"

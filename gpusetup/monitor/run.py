@@ -21,8 +21,7 @@ MOST_SAMPLES = 1000
 
 
 class RunTally:
-    """Collects the samples of one run: every sample at first, later every second, every fourth and
-    so on."""
+    """Collects the samples of one run: at first all, later every second, every fourth and so on."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -31,6 +30,7 @@ class RunTally:
         self._every = 1
 
     def add(self, sample: Sample) -> None:
+        """Count a sample, and keep it if it is the next one to keep."""
         if self.samples % self._every == 0:
             self._kept.append(sample)
         self.samples += 1
@@ -50,8 +50,9 @@ class WatchedRun:
 
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        # The names of the logs begin so, such as `nvidia-smi csv`; the live source is `nvidia-smi`.
+        # The names of the logs begin so, such as `nvidia-smi CSV`; the live source is `nvidia-smi`.
         is_log = (about.source or "").startswith("nvidia-smi ")
+        # Two samples of a long log are a moment too.
         is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
         self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
         """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
@@ -98,8 +99,7 @@ class WatchedRun:
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:
-        """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
-        were lost."""
+        """The GPUs to judge: those that worked and are not lost or, if all are lost, these."""
         gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
         works = ((gpu, gpu.judged) for gpu in gpus)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
@@ -122,7 +122,7 @@ class WatchedRun:
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
         memory = [or_zero(gpu.memory.p95) for gpu in self.at_work]
-        return all(max(some) - min(some) <= marks.SIMILAR for some in (uses, power, memory))
+        return all(max(each) - min(each) <= marks.SIMILAR for each in (uses, power, memory))
 
 
 class Subject:
@@ -132,9 +132,9 @@ class Subject:
         self.run, self.gpu, self.work = run, gpu, work
 
     @cached_property
-    def together(self) -> int:
-        """How many GPUs work on the same job: all that work if a command is watched, otherwise
-        those with the same model and program names."""
+    def gpus_of_job(self) -> int:
+        """How many GPUs work on the same job: all if a command (or its ranks) is watched, or else
+        those with the same model and programs."""
         if self.run.command or self.run.ranks:
             return len(self.run.at_work)
         job = (self.gpu.name, self.gpu.programs)

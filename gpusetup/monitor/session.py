@@ -72,7 +72,7 @@ class Command:
             self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
         # We restore the old handlers when the command has ended.
-        self._old = {number: signal.signal(number, self._forward) for number in FORWARDED}
+        self._old_handlers = {number: signal.signal(number, self._forward) for number in FORWARDED}
         self._output.begin()
         from gpusetup.monitor.host import ProcessTree, or_none
 
@@ -105,11 +105,10 @@ class Command:
         return self._child.poll() is not None
 
     def exit_code(self) -> int:
-        """Wait for the command to end and return its exit code; 128 + n if signal n ended it, as in
-        a shell."""
+        """Wait for the command's end; its exit code, or 128 + n after signal n, as in a shell."""
         code = self._child.wait()
         self._output.end()
-        for number, handler in self._old.items():
+        for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
         # Python reports a signal as a negative exit code.
         return 128 - code if code < 0 else code

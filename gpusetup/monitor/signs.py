@@ -120,7 +120,7 @@ hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 
 # --- several GPUs and the links between them ------------------------------------------------------
 
-several = Sign(lambda s: s.together >= 2)
+several = Sign(lambda s: s.gpus_of_job >= 2)
 # A rank that has stopped computing still has memory on its GPU.
 has_ranks_or_held_gpus = several | Sign(
     lambda s: any(gpu.was_occupied and not gpu.worked for gpu in s.run.gpus)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -66,12 +65,19 @@ class SmiLog(NamedTuple):
         If the last line says that nvidia-smi can no longer read a GPU, one more sample has the GPUs
         that are lost.
         """
-        last_line = deque[str](maxlen=1)
+        last_line = ""
         seen: dict[int, GpuSample] = {}
         start: datetime | None = None
         # So that the first moment is at second 0.
         seconds = -interval
-        for time, gpus in self.moments(remembered(lines, last_line)):
+
+        def lines_with_last_remembered() -> Iterator[str]:
+            nonlocal last_line
+            for line in lines:
+                last_line = line if line.strip() else last_line
+                yield line
+
+        for time, gpus in self.moments(lines_with_last_remembered()):
             # For example a table that lists no GPU.
             if not gpus:
                 continue
@@ -81,17 +87,9 @@ class SmiLog(NamedTuple):
             seconds = seconds_since_start if is_later else seconds + interval
             seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
-        lost = lost_gpus(last_line[0], seen) if last_line else ()
+        lost = lost_gpus(last_line, seen)
         if lost:
             yield Sample(at="", seconds=seconds + interval, gpus=lost)
-
-
-def remembered(lines: Iterable[str], last_line: deque[str]) -> Iterator[str]:
-    """Yields these lines. `last_line` receives each line that is not empty, and keeps the last."""
-    for line in lines:
-        if line.strip():
-            last_line.append(line)
-        yield line
 
 
 def lost_gpus(line: str, seen: Mapping[int, GpuSample]) -> tuple[GpuSample, ...]:
@@ -152,7 +150,7 @@ FAULTS: Mapping[str, str] = {
 
 # --- rows: CSV and dmon ---------------------------------------------------------------------------
 
-CSV = "nvidia-smi csv"
+CSV = "nvidia-smi CSV"
 IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu")
 """The first of these columns that a row has identifies its GPU; `gpu` is a column of dmon."""
 Row = Mapping[str, str]
@@ -164,15 +162,15 @@ def moments_of_rows(rows: Iterable[Row]) -> Iterator[LoggedMoment]:
     that has none, is left out."""
     for row_of_gpu in rows_by_moment(rows):
         time = time_of(next(iter(row_of_gpu.values())))
-        gpus = (
-            gpu_in_row(index, row) for index, row in sorted(row_of_gpu.items()) if gpu_name(row)
-        )
+        gpus = []
+        for index, row in sorted(row_of_gpu.items()):
+            if gpu_name(row):
+                gpus.append(gpu_in_row(index, row))
         yield time, tuple(gpus)
 
 
 ROWS_APART_SECONDS = 0.05
-"""nvidia-smi writes a timestamp for each row, so the rows of one moment are some milliseconds
-apart."""
+"""nvidia-smi writes a time for each row, so the rows of one moment are a few ms apart."""
 
 
 def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
@@ -191,10 +189,10 @@ def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
             begins_moment = index in moment
         else:
             time = time_of(row)
-            # Without a time, each row is a moment of its own.
-            begins_moment = not (time and last_time) or (
-                abs((time - last_time).total_seconds()) >= ROWS_APART_SECONDS
-            )
+            # Without a time, each row begins another moment.
+            begins_moment = True
+            if time and last_time:
+                begins_moment = abs((time - last_time).total_seconds()) >= ROWS_APART_SECONDS
             last_time = time
             index = 0 if begins_moment else len(moment)
         if moment and begins_moment:
@@ -206,8 +204,7 @@ def rows_by_moment(rows: Iterable[Row]) -> Iterator[dict[int, Row]]:
 
 
 def csv_rows(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
-    """Yields the rows of a log with these columns, without repeated headings and incomplete
-    rows."""
+    """Yields the rows of a log with these columns, without repeated headings and partial rows."""
     for line in lines:
         # A log that was interrupted by a crash may end with zero bytes.
         row = row_in(names, line.replace("\0", ""))
@@ -257,21 +254,22 @@ even for a card at its rated power."""
 
 
 def gpu_in_row(index: int, row: Row) -> GpuSample:
+    """The sample of the GPU in a row; it is lost if nvidia-smi could not read most values."""
     values = values_of(row)
     # Most logs have all reasons in one column, which `values_of` reads.
     values.setdefault("throttle_reasons", reasons_in_columns(row))
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in those that it reads from the card. A working card may have this for a
     # single value, such as the power on some laptops.
-    unanswered = {COLUMNS.get(name, ("",))[0] for name in row if NO_ANSWER.search(row[name])}
-    answers_little = len(unanswered.intersection(LIVE_FIELDS)) > 1
+    unanswered = [name for name in row if NO_ANSWER.search(row[name])]
+    fields_of_columns = {COLUMNS[name][0] for name in unanswered if name in COLUMNS}
+    answers_little = len(fields_of_columns.intersection(LIVE_FIELDS)) > 1
     values["lost"] = answers_little or any(map(says_lost, row.values()))
     return sample_of(index, values)
 
 
 def reasons_in_columns(row: Row) -> tuple[str, ...] | None:
-    """The throttle reasons of a row that has a column for each; None if the row reports none of
-    them."""
+    """The throttle reasons of a row with a column for each; None if it reports none of them."""
     violations = {name: number(row.get(name)) for name in VIOLATIONS}
     if any(value is not None for value in violations.values()):
         columns = VIOLATIONS.items()
@@ -328,7 +326,9 @@ def date_of(line: str) -> datetime | None:
 BEGINS_QUERY = re.compile("NVSMI LOG")
 
 
-def texts(lines: Iterable[str], begins: re.Pattern[str]) -> Iterator[tuple[datetime | None, str]]:
+def texts_of_moments(
+    lines: Iterable[str], begins: re.Pattern[str]
+) -> Iterator[tuple[datetime | None, str]]:
     """Yields the text of each moment with its time; `begins` recognises the first line of a moment,
     below which (in `-q`) or above which (in the table, as a line of its own) is the time. A text
     may lack its first line, as in a table without its banner."""
@@ -351,7 +351,7 @@ def texts(lines: Iterable[str], begins: re.Pattern[str]) -> Iterator[tuple[datet
 
 def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
-    for time, text in texts(lines, SMI_VERSION):
+    for time, text in texts_of_moments(lines, SMI_VERSION):
         processes = processes_of(text) or {}
         gpus = []
         for row in gpu_rows(text):
@@ -367,7 +367,7 @@ a missing sensor, as in CSV."""
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
-    for time, text in texts(lines, BEGINS_QUERY):
+    for time, text in texts_of_moments(lines, BEGINS_QUERY):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = []

@@ -71,7 +71,7 @@ class SampleSource:
         """End the processes that this source has started."""
 
 
-class Machine(SampleSource):
+class PolledSource(SampleSource):
     """A source that is asked for the GPUs at each interval. Without any, the samples are empty, so
     that the command and the machine can be watched."""
 
@@ -88,6 +88,7 @@ class Machine(SampleSource):
         self._count = 0
 
     def read(self, timeout: float) -> Sample:
+        """The sample at the next interval; TimeoutError if that is later than `timeout`."""
         wait = self._began + self._count * self._interval - time.monotonic()
         if wait > timeout:
             time.sleep(timeout)
@@ -100,7 +101,11 @@ class Machine(SampleSource):
         return self.sample_of(self._read_gpus())
 
     def sample_of(self, gpus: tuple[GpuSample, ...]) -> Sample:
-        return Sample(at=utc_now(), seconds=round(time.monotonic() - self._began, 3), gpus=gpus)
+        """A sample of these GPUs, taken now."""
+        # Our recordings have times such as `2026-11-20T06:00:00.000Z`.
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        seconds = round(time.monotonic() - self._began, 3)
+        return Sample(at=now.replace("+00:00", "Z"), seconds=seconds, gpus=gpus)
 
 
 FORBIDDEN = (4, 17)
@@ -119,6 +124,7 @@ class Nvml(SampleSource):
         self._lines = lines
 
     def read(self, timeout: float) -> Sample:
+        """The next sample of the child; SourceEnded if it has failed or ended."""
         deadline = time.monotonic() + timeout
         while True:
             remaining = deadline - time.monotonic()
@@ -154,11 +160,6 @@ def open_nvml(lines: StreamingChild, limit: float, notify: Notify) -> Nvml:
         source.close()
         raise
     return source
-
-
-def utc_now() -> str:
-    """The current UTC time in the format of our recordings: `2026-11-20T06:00:00.000Z`."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 MOST_POWER = 3.0

@@ -28,10 +28,6 @@ TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
 POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
-WATCH_IT = (
-    "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what the GPU "
-    "waits for"
-)
 
 # Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
 # (workers, pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation
@@ -56,10 +52,6 @@ STEPS: dict[str, StepRule] = {
         "workers than cores). `py-spy dump` shows what a worker waits for", TUNE, s.workers),
     "off-the-loop": StepRule(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
-    "help-the-host": StepRule(
-        "Load data with more workers (num_workers={run.useful_workers} or more{in_each_process}), "
-        "or give the GPU more work in each launch (a larger batch, torch.compile). "
-        f"{WATCH_IT}", "gpusetup monitor --pid {pid}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
@@ -144,7 +136,9 @@ STEPS: dict[str, StepRule] = {
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
-    "watch-the-command": StepRule(WATCH_IT, "gpusetup monitor --pid {pid}", ~s.watched),
+    "watch-the-command": StepRule(
+        "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what the "
+        "GPU waits for", "gpusetup monitor --pid {pid}", ~s.watched),
     "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
         "second service too"),
@@ -178,8 +172,7 @@ STEPS: dict[str, StepRule] = {
 
 
 def next_step(ids: Sequence[str], subject: Subject) -> NextStep | None:
-    """The first of these next steps that fits the run, with its text and command; None if none
-    fits."""
+    """The first of these next steps that fits the run, with its text and command, if any does."""
     for name in ids:
         step = STEPS[name]
         if step.when is None or step.when(subject):

@@ -7,13 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from gpusetup.model.frozen import fields, replace
-from gpusetup.monitor.documents import (
-    GpuSummary,
-    HostSample,
-    Sample,
-    Spread,
-    Summary,
-)
+from gpusetup.monitor.documents import GpuSummary, HostSample, Sample, Spread, Summary
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
@@ -62,8 +56,10 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
 def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
     """The figures of one GPU. `samples` counts the whole run, whereas the spreads are about the
     time from the first to the last work."""
-    counted = gpu.counted_samples()
-    spreads = {name: spread(getattr(sample, name) for sample in counted) for name in SPREADS}
+    work = gpu.parts.work_and_pauses
+    # A GPU on which only stray kernels ran has the figures of the whole run.
+    rows = work.rows if work and gpu.worked else gpu.rows
+    spreads = {name: spread(getattr(row.gpu, name) for row in rows) for name in SPREADS}
     reasons = gpu.parts.work.reasons if gpu.parts.work else {}
     return GpuSummary(
         index=gpu.first.index,

@@ -1,5 +1,4 @@
-"""Finds what slows a GPU's clocks down: a throttle reason, or heat if no reason is reported. Pure
-functions."""
+"""Finds what slows a GPU's clocks down: a throttle reason, or else heat. Pure functions."""
 
 from __future__ import annotations
 
@@ -46,14 +45,14 @@ THROTTLES = (
 def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     """The first throttle reason that slows this GPU down, with its cause; None if there is none."""
     # The maximum is a boost that no GPU holds under heavy work.
-    slow = below(work.clock_share, marks.LOW_CLOCKS)
+    clocks_are_low = below(work.clock_share, marks.LOW_CLOCKS)
     for throttle in THROTTLES:
         if work.reasons.get(throttle.reason, 0.0) < throttle.least_share:
             continue
         if throttle.cause == "power":
             return cause_of_power_limit(throttle, work, gpu)
         # Somebody may have set clocks that are high.
-        if slow or throttle.cause != "low clocks":
+        if clocks_are_low or throttle.cause != "low clocks":
             return throttle
     has_reason = len(work.reasons.keys() - {"gpu_idle"}) > 0
     # A GPU that does little work may have lowered its clocks for that.
@@ -61,7 +60,7 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
         return None
     # No reason is reported, but the clocks of the busy GPU are low: heat or, if it does not reach
     # its power limit (which some drivers do not report), something unknown.
-    if slow and at_least(gpu.heat, marks.HOT):
+    if clocks_are_low and at_least(gpu.heat, marks.HOT):
         return Throttle(NO_REASON, "heat", "heat")
     # Heavy work at the rated power limit also lowers the clock, but not as far.
     if below(work.clock_share, marks.RATED_CLOCKS) and below(work.power_share, AT_POWER_LIMIT):
@@ -86,4 +85,5 @@ LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b", re.I)
 
 
 def is_laptop(name: str | None) -> bool:
+    """Whether a GPU is a laptop's, by its name."""
     return LAPTOP_WORDS.search(name or "") is not None

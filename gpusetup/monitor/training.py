@@ -60,8 +60,7 @@ class TrainingMonitor:
         self.stop(failed=problem is not None)
 
     def start(self) -> None:
-        """Start watching in a separate process; if that fails, warn and let the training
-        continue."""
+        """Start watching in a separate process; if that fails, only warn."""
         if self._child is not None:
             return
         # Within a Slurm job, torchrun's own variable counts, so it comes first.
@@ -126,8 +125,7 @@ class TrainingMonitor:
         """Warn that this training is not watched, and why; the training continues."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
-        # With `stacklevel=3`, the warning points to the line of the training that began or ended
-        # the watching.
+        # The warning points to the line of the training that began or ended the watching.
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
 
 
@@ -143,13 +141,14 @@ class DeviceMemory(Frozen):
     peak_allocated_bytes: int
 
     def __str__(self) -> str:
-        # Most users look for the peak, because it decides whether a run fits.
-        sizes = (self.allocated_bytes, self.peak_allocated_bytes, self.reserved_bytes)
-        used, peak, reserved, total = (
-            f"{size / GIB:.2f} GiB" for size in (*sizes, self.total_bytes)
-        )
+        def gib(size: int) -> str:
+            return f"{size / GIB:.2f} GiB"
+
         name = f"{self.device} {self.name or ''}".rstrip()
-        return f"{name}: allocated {used} (peak {peak}), reserved {reserved}, total {total}"
+        # Most users look for the peak, because it decides whether a run fits.
+        tensors = f"{gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})"
+        others = f"reserved {gib(self.reserved_bytes)}, total {gib(self.total_bytes)}"
+        return f"{name}: allocated {tensors}, {others}"
 
 
 class MemoryReport(Frozen):

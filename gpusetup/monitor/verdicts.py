@@ -17,17 +17,17 @@ from gpusetup.monitor.signs import Sign
 
 
 class VerdictCase(NamedTuple):
-    verdict: Verdict
+    verdict: Verdict | None
     cause: str
     proof: Sign
     sentence: str
     steps: tuple[str, ...] = ()
 
 
-partly = ~s.busy
-starved = s.watched & partly & ~s.waits_for_a_user
-waits = starved & ~s.core_full
-links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
+not_busy = ~s.busy
+starved = s.watched & not_busy & ~s.waits_for_a_user
+waits_for_input = starved & ~s.core_full
+links_hold_it_back = s.links_carry & not_busy & ~(s.workers_full | s.gaps)
 for_small_kernels = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
@@ -63,7 +63,7 @@ CASES: tuple[VerdictCase, ...] = (
          s.failed & s.was_full & ~s.server,
          MEMORY_IN_USE, for_full_memory),
     VerdictCase("memory-tight", "host-memory",
-         s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
+         s.host_memory_full & (s.no_gpu | (waits_for_input & (s.blocked | s.reads))),
          "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
     # The clocks are throttled.
     throttled_by("heat", ", at {gpu.heat} °C", "cool"),
@@ -77,25 +77,25 @@ CASES: tuple[VerdictCase, ...] = (
          ("free-the-card",)),
     # One output of nvidia-smi shows how much a GPU works, but not why.
     MARGIN._replace(proof=s.one_reading & MARGIN.proof),
-    VerdictCase("bursty", "one-reading",
-         s.one_reading & partly,
+    VerdictCase(None, "one-reading",
+         s.one_reading & not_busy,
          "{well_used}{holders}; one reading shows how much it works, not why",
          ("see-whose-they-are", "watch-the-command")),
     VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
-         (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
+         (s.pcie_carries & not_busy & s.many_threads & s.reads_nothing)
          | (~s.several & s.links_carry & s.light),
          "{kernels_ran}{at_power}{rates}: the GPU waits for its host", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.has_ranks | s.similar_gpus))),
-         "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {together}) wait for each other",
+         "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {gpus_of_job}) wait for each other",
          ("fewer-bytes-between-gpus",)),
     # Pauses.
     VerdictCase("bursty", "requests",
-         (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.long_pauses)),
+         (s.server & not_busy & ~s.core_full) | (s.notebook & (not_busy | s.long_pauses)),
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
          (s.regular_pauses | (s.long_pauses & s.watched))
@@ -110,11 +110,11 @@ CASES: tuple[VerdictCase, ...] = (
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers",)),
     VerdictCase("input-starved", "storage",
-         waits & (s.blocked | s.reads),
+         waits_for_input & (s.blocked | s.reads),
          "{worked} while {blocked} processes waited for a disk or a network file system, and "
          "{read} were read from disks", ("faster-storage",)),
     VerdictCase("input-starved", "each-step",
-         waits & ~s.no_gpu & (s.workers | ~(s.gaps | s.several)),
+         waits_for_input & ~s.no_gpu & (s.workers | ~(s.gaps | s.several)),
          "{worked} while the process waited ({work.busiest_cpu} % of a core){for_loaders}, but not "
          "for a disk",
          ("fetch-in-advance", "load-with-workers", "see-where-it-waits")),
@@ -132,7 +132,7 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked} while the process computed on the CPU by itself ({work.busiest_cpu} % of a "
          "core, no loader workers)", ("load-with-workers", "off-the-loop")),
     VerdictCase("launch-bound", "core",
-         s.core_full & partly,
+         s.core_full & not_busy,
          "{worked} while one process used {work.busiest_cpu} % of a core and no loader was behind",
          for_small_kernels),
     VerdictCase("launch-bound", "kernels",
@@ -142,12 +142,13 @@ CASES: tuple[VerdictCase, ...] = (
          for_small_kernels),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",
-         partly & (s.gaps | s.watched | s.no_training),
+         not_busy & (s.gaps | s.watched | s.no_training),
          IN_BURSTS, ("watch-the-command", "see-where-it-waits")),
     VerdictCase("input-starved", "short-pieces",
-         partly,
-         "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): the host "
-         "does not keep up, with data or with launching kernels", ("help-the-host",)),
+         not_busy,
+         "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): it waits "
+         "for data or for kernels that the CPU launches; the GPU's figures cannot tell which",
+         ("watch-the-command",)),
     # The GPU is busy, but its memory is at a limit.
     MARGIN,
     VerdictCase("memory-bound", "bus",
@@ -180,7 +181,7 @@ IDLE_CASES: tuple[VerdictCase, ...] = (
 )  # fmt: skip
 
 ORDER = (
-    *("throttled", "communication-bound", "input-starved", "bursty", "launch-bound"),
+    *("throttled", "communication-bound", "input-starved", "bursty", None, "launch-bound"),
     *("memory-tight", "memory-bound", "good"),
 )
 """The verdicts from worst to best, used if several GPUs have different verdicts."""

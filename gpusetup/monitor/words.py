@@ -48,24 +48,15 @@ def filled_command(template: str, subject: Subject) -> str | None:
 
 
 def whole(value: float | None) -> str:
+    """A figure without decimals; a question mark if it is unknown."""
     return "?" if value is None else f"{value:.0f}"
-
-
-def megabytes(rate: float | None) -> str | None:
-    """
-    >>> megabytes(2.5e7), megabytes(1.16e10), megabytes(None)
-    ('25 MB/s', '11.6 GB/s', None)
-    """
-    if rate is None:
-        return None
-    return f"{rate / 1e6:.0f} MB/s" if rate < 1e9 else f"{rate / 1e9:.1f} GB/s"
 
 
 def labels(gpus: Iterable[GpuRun]) -> str:
     return ", ".join(gpu.label for gpu in gpus)
 
 
-def about(gpus: Iterable[GpuRun], words: str) -> str:
+def with_gpu_names(gpus: Iterable[GpuRun], words: str) -> str:
     """The words after the names of these GPUs; some sentences name their GPU themselves."""
     return words if words.startswith("GPU ") else f"GPU {labels(gpus)}: {words}"
 
@@ -78,21 +69,23 @@ def worked(subject: Subject) -> str:
     much CPU the command used."""
     work, parts = subject.work, subject.gpu.parts
     if subject.gpu is subject.run.machine:
-        of = f" of {subject.run.usable_cores:g} cores" if subject.run.usable_cores else ""
-        return f"the command used {whole(work.cpu)} % CPU{of}"
+        cores = subject.run.usable_cores
+        of_cores = f" of {cores:g} cores" if cores else ""
+        return f"the command used {whole(work.cpu)} % CPU{of_cores}"
     sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
-    # The table of figures includes the pauses. If this figure leaves out at least 1 %, it has to
-    # say so.
+    # The table of figures includes the pauses, so say it if they are at least 1 %.
     leaves_pauses_out = work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
 def at_power(subject: Subject) -> str:
+    """How much power the GPU drew, such as ` at 71 % of the power limit`; "" if unknown."""
     share = subject.work.power_share
     return "" if share is None else f" at {share:.0f} % of the power limit"
 
 
 def paused(subject: Subject) -> str:
+    """How often and how long the GPU paused."""
     parts = subject.gpu.parts
     times = "once" if len(parts.pauses) == 1 else f"{len(parts.pauses)} times"
     longest = max(parts.pauses, default=0.0)
@@ -102,13 +95,13 @@ def paused(subject: Subject) -> str:
 def rates(subject: Subject) -> str:
     """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
-    rates = (
-        (or_zero(work.link_rate), "NVLink"),
-        (or_zero(work.pcie_rate), "PCIe"),
-        (or_zero(work.network_rate), "the network"),
-    )
-    # A rate below 50 MB/s may belong to metrics and logs, so it says nothing about the exchange.
-    return "".join(f", {rate / 1e9:.1f} GB/s over {link}" for rate, link in rates if rate >= 5e7)
+    links = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
+    words = ""
+    for link, rate in links.items():
+        # A lower rate (50 MB/s) may belong to metrics and logs, not to the exchange.
+        if rate is not None and rate >= 5e7:
+            words += f", {rate / 1e9:.1f} GB/s over {link}"
+    return words
 
 
 def well_used(subject: Subject) -> str:
@@ -148,6 +141,7 @@ def reasons_that_cost_little(run: WatchedRun) -> str:
 
 
 def sm_clock(subject: Subject) -> str:
+    """The SM clock as a share of its maximum."""
     if subject.work.clock_share is None:
         return "the SM clock is not in this recording"
     maximum = "its maximum" if subject.work.clock_most else "the highest in this run"
@@ -165,6 +159,7 @@ def slowed(subject: Subject) -> str:
 
 
 def watts_and_limit(subject: Subject) -> str:
+    """The power and its limit, such as `, at 300 W (its limit: 350 W)`."""
     watts, limit = subject.work.power_watts, subject.gpu.latest.power_limit_watts
     words = "" if watts is None else f", at {watts:.0f} W"
     if limit is None:
@@ -193,8 +188,7 @@ def holders(subject: Subject) -> str:
 
 
 def held_memory(subject: Subject) -> str:
-    """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in
-    use`."""
+    """The GPU memory in use in an idle run, such as `, with 40.0 GiB of GPU memory in use`."""
     occupied = [gpu.latest for gpu in subject.run.gpus if gpu.was_occupied]
     held_bytes = sum(or_zero(sample.memory_used_bytes) for sample in occupied)
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
@@ -228,8 +222,7 @@ def for_loaders(subject: Subject) -> str:
 
 
 def config(subject: Subject) -> str | None:
-    """The training config that the command line names, quoted for a shell; None if it names
-    none."""
+    """The training config that the command line names, quoted for a shell, if there is one."""
     words = subject.run.command or ()
     for previous, word in zip(("", *words), words, strict=False):
         # DeepSpeed's settings are not a training config: `--deepspeed ds.json`, `deepspeed.json`.
@@ -241,13 +234,13 @@ def config(subject: Subject) -> str | None:
 
 
 def script(subject: Subject) -> str | None:
+    """The first Python script in the command line, quoted for a shell."""
     scripts = [word for word in subject.run.command or () if word.endswith(".py")]
     return own_word(scripts[0]) if scripts else None
 
 
 def pid(subject: Subject) -> str | None:
-    """The pid of a process that computes on a GPU; None if it has ended, or if none is known, as in
-    a container."""
+    """The pid of a process that computes on a GPU; None if it has ended, or in a container."""
     if subject.run.exit is not None:
         return None
     gpus = (subject.gpu, *subject.run.gpus)
@@ -282,7 +275,7 @@ PHRASES: dict[str, Phrase] = {
     "highest_use": lambda s: whole(max(or_zero(gpu.utilization) for gpu in s.run.gpus)),
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
-    "read": lambda s: megabytes(s.work.read_rate),
+    "read": lambda s: None if s.work.read_rate is None else f"{s.work.read_rate / 1e6:.0f} MB/s",
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if not gpu.lost])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",

@@ -82,8 +82,7 @@ class Work:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Maps each throttle reason to the percentage of samples with work in which it was
-        active."""
+        """Throttle reason -> percentage of samples with work in which it was active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             counts.update(row.gpu.throttle_reasons or ())
@@ -120,6 +119,7 @@ class Work:
 
     @property
     def workers(self) -> float:
+        """The mean number of loader workers; 0 if unknown."""
         return or_zero(self.loader_workers)
 
     @property
@@ -159,6 +159,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def or_zero(value: float | None) -> float:
+    """The value, or 0 if it is unknown."""
     return 0.0 if value is None else value
 
 

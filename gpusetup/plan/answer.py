@@ -1,5 +1,4 @@
-"""Turns a planning question and the GPUs into the public answer: memory in GiB, settings, savings
-and notes."""
+"""Turns a planning question and the GPUs into the public answer: memory, settings and notes."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, RopeScaling
 from gpusetup.plan.decide import (
-    NONE,
+    NO_RECIPE,
     SOLVERS,
     Decision,
     better_with_fewer,
+    changes_that_save,
     decide,
-    helps,
     host_holds,
     max_batch,
     max_context,
@@ -34,9 +33,9 @@ from gpusetup.plan.job import (
     JOB_DEFAULTS,
     Recipe,
     TrainingJob,
-    samples,
-    tokens,
-    yarn,
+    samples_per_group,
+    tokens_per_gpu,
+    yarn_settings,
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
@@ -76,24 +75,26 @@ def answer(request: PlanRequest) -> PlanAnswer:
     question, job, place = request.question, request.job, request.place
     from_config = request.from_config
     decision = (SOLVERS[question.solve] if question.solve else decide)(job, place)
-    row = cell(decision)
+    plan_cell = cell(decision)
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
 
-    def confidence(one: Decision) -> Confidence:
+    def confidence(changed: Decision) -> Confidence:
         """How sure it is that a changed job fits, by the same reasons as for the job itself."""
-        is_close = any(reasons_for_close(request, one, uncounted))
-        return "measured" if one.measured else "close" if is_close else "clear"
+        if changed.measured:
+            return "measured"
+        return "close" if any(reasons_for_close(request, changed, uncounted)) else "clear"
 
-    variables = dict(row.env)
+    variables = dict(plan_cell.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
     # One CUDA_VISIBLE_DEVICES cannot select GPUs on several machines of eight.
     asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= 8
     leaves_some_unused = (place.count or 0) > decision.job.gpus
     if decision.fits and (leaves_some_unused or asks_for_fewest):
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
-    answered = {field.name: getattr(row, field.name) for field in fields(type(row))}
-    answered |= {
+    # The answer has all fields of a cell, and more.
+    values = {field.name: getattr(plan_cell, field.name) for field in fields(PlanCell)}
+    values |= {
         "confidence": confidence(decision),
         "close_because": "; ".join(reasons) or None,
         "uncounted": uncounted,
@@ -101,13 +102,13 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "better": better_with_fewer(decision, question.solve, confidence),
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed(question, decision.job)),
-        "helps": helps(decision, confidence),
+        "helps": changes_that_save(decision, confidence),
         "ways": tuple(usual_ways(request)),
         "advice": tuple(notes(request, decision)),
         "solved": question.solve,
         "config": from_config.read if from_config else None,
     }
-    return PlanAnswer(**answered)
+    return PlanAnswer(**values)
 
 
 def reasons_for_close(
@@ -119,6 +120,7 @@ def reasons_for_close(
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
+    # All other reasons are about a predicted job that fits.
     if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
@@ -140,7 +142,7 @@ def reasons_for_close(
         needed = memory(replace(job, loss=older["loss"]), decision.recipe).total
         if needed > place.capacity:
             yield f"{older['name']} needs {needed / GIB:.1f} GiB"
-    # They may leave the GPU before the training starts, or keep their memory.
+    # Other programs may leave the GPU before the training starts, or keep their memory.
     if decision.memory.total + place.used_bytes > place.capacity:
         yield f"other programs use {place.used_bytes / GIB:.1f} GiB of the GPU's memory"
 
@@ -183,11 +185,12 @@ def cell(decision: Decision) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, place, fits = decision.job, decision.place, decision.fits
     close_because = decision.close_because
+    predicted: Confidence = "close" if close_because else "clear"
     return PlanCell(
         fits=fits,
-        recipe=str(decision.recipe) if fits else NONE,
+        recipe=str(decision.recipe) if fits else NO_RECIPE,
         basis="measured" if decision.measured else "predicted",
-        confidence="measured" if decision.measured else "close" if close_because else "clear",
+        confidence="measured" if decision.measured else predicted,
         near_percent=round(100 * near_limit(job)),
         close_because=close_because,
         memory_gib=memory_gib(decision),
@@ -246,10 +249,13 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     if not job.shape.vocabulary:
         values.pop("loss", None)
     if job.fills_token_budget:
-        values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
+        values |= {
+            "max_model_len": job.context,
+            "max_token_len_per_gpu": tokens_per_gpu(job, recipe),
+        }
     else:
-        values["batch_per_gpu"] = samples(job, recipe)
-    rope = yarn(job)
+        values["batch_per_gpu"] = samples_per_group(job, recipe)
+    rope = yarn_settings(job)
     return values | {"rope_scaling": rope} if rope else values
 
 
@@ -275,23 +281,23 @@ def usual_ways(request: PlanRequest) -> Iterator[Way]:
     length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
-    says_how = (question.trainer, question.method, question.job_fields, question.freeze,
-                question.tables, question.batch, question.tokens, question.solve)  # fmt: skip
-    if request.job.gpus > 1 or any(says_how) or not shape.writes_text:
+    choices = (question.trainer, question.method, question.job_fields, question.freeze,
+               question.tables, question.batch, question.tokens, question.solve)  # fmt: skip
+    if request.job.gpus > 1 or any(choices) or not shape.writes_text:
         return
     place = replace(request.place, offload=False)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in USUAL_WAYS.items():
         # On a single GPU memory is usually short, so people switch checkpointing on.
-        way = replace(usual, job_fields={**changes, "checkpointing": True})
-        job = job_of(way, shape, place)
-        one = decide(job, place)
+        job_fields = {**changes, "checkpointing": True}
+        job = job_of(replace(usual, job_fields=job_fields), shape, place)
+        single_sequence = decide(job, place)
         largest, longest = max_batch(job, place), max_context(job, place)
         most_tokens = shape.native_context or longest.job.context
         yield Way(
             name=name,
-            fits=one.fits,
-            total_gib=round(one.memory.total / GIB, 2),
+            fits=single_sequence.fits,
+            total_gib=round(single_sequence.memory.total / GIB, 2),
             batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, most_tokens) if longest.fits else None,
         )
@@ -313,7 +319,7 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
     native = shape.native_context
     if shape.tokens is None and native is not None and job.context > native:
         extension = "the model's positions must be extended (RoPE scaling)"
-        if yarn(job):
+        if yarn_settings(job):
             extension = f"YaRN with factor {job.context / native:g}"
         yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
     if not host_holds(job, decision.recipe, place):
@@ -369,7 +375,9 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     if shape.tokens is None and question.context is None and question.solve != "context":
         length = f"{job.context:,} tokens of text"
         # Without a length plan assumes that a sample is a row of a table, not a text.
-        yield f"{'one token, a row of a table' if job.context == 1 else length} (`--context`)"
+        if job.context == 1:
+            length = "one token, a row of a table"
+        yield f"{length} (`--context`)"
     # With a token budget there is no batch to assume. If the user asks for the largest batch or
     # context or for the fewest GPUs, the batch is another question.
     if question.batch is None and question.solve is None and not job.fills_token_budget:
@@ -456,13 +464,16 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
         raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
     for row in reader:
-        name, size = ((row.get(column) or "").strip() for column in ("gpu", "gpu_mem_gb"))
+        name = (row.get("gpu") or "").strip()
+        size = (row.get("gpu_mem_gb") or "").strip()
         try:
             place = named_gpu(f"{name} {size}GB" if size else name, gpus)
             job = TrainingJob(
                 shape=model_named((row.get("model") or "").strip()),
-                gpus=number("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
-                context=number("max_model_len", row.get("max_model_len"), LARGEST["context"]),
+                gpus=number_in_column("num_gpus", row.get("num_gpus"), LARGEST["gpus"]),
+                context=number_in_column(
+                    "max_model_len", row.get("max_model_len"), LARGEST["context"]
+                ),
             )
             yield cell(decide(job, replace(place, predict=predict)))
         except GpuSetupError as problem:
@@ -487,7 +498,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             )
 
 
-def number(name: str, text: str | None, most: int) -> int:
+def number_in_column(name: str, text: str | None, most: int) -> int:
     """The whole number in a CSV column; UsageError if it is none from 1 to `most`."""
     is_number = re.fullmatch(r"\d{1,9}", (text or "").strip())
     value = int(text) if text and is_number else 0

@@ -44,8 +44,7 @@ class FromConfig(Frozen):
     per_gpu: int | None
     """The number of sequences in one micro-batch of the GPUs that share a sequence (`sp`)."""
     total: int | None
-    """The number of sequences in one optimizer step over all GPUs, gradient accumulation
-    included."""
+    """The number of sequences in one optimizer step over all GPUs, accumulation included."""
     gpus: int | None
     read: ConfigRead
     rope: RopeScaling | None = None
@@ -119,12 +118,13 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
 def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
-    for setting, text in reader.all("named-model"):
+    for setting, text in reader.with_role("named-model"):
         name = text
         # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`), but the model
         # in an existing folder counts more.
         if not named_file.is_there(Path(text) / "config.json"):
-            name = next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
+            last_part = text.rstrip("/").rpartition("/")[2]
+            name = next(filter(is_known, (text, last_part)), text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
@@ -199,8 +199,8 @@ def length(reader: Reader, fields: Fields) -> Fields:
     """The tokens of the longest sequence; None if the config does not show it and plan knows no
     default of its trainer."""
     trainer, most = fields["trainer"], LARGEST["context"]
-    roles = ("length", "total-length", "prompt", "response")
-    sequence, total, prompt, response = (reader.number(role, most) for role in roles)
+    sequence, total = reader.number("length", most), reader.number("total-length", most)
+    prompt, response = reader.number("prompt", most), reader.number("response", most)
     # Trinity-RFT and verl set one length for prompt and answer together, or one for each of them.
     if trainer == "trinity" or reader.has_map("actor_rollout_ref"):
         tokens = total or sequence
@@ -252,10 +252,10 @@ def log_prob_tokens(reader: Reader) -> int | None:
     None if there is none.
 
     The policy, the reference and the rollout each have one, and the trainer refuses to start if the
-    longest sequence does not fit into any of them (`check`).
+    longest sequence does not fit into any of them (`refuse_contradictions`).
     """
     numbers = []
-    for setting, text in reader.named("log_prob_max_token_len_per_gpu"):
+    for setting, text in reader.with_key("log_prob_max_token_len_per_gpu"):
         if number := reader.number_in(setting, text, LARGEST["tokens"]):
             numbers.append(number)
             reader.note(setting, f"tokens: {text}")
@@ -301,13 +301,14 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     3. A switch for weights and computation in 16 bits.
     4. No setting, for a trainer that always computes in 16 bits.
     5. Autocast that is switched off (`bf16: false`): everything is in 32 bits.
-    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits.
+    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits,
+       except with TRL, which loads it in 32 bits.
     """
     weights = meaning("dtype", reader.word("dtype") or "")
     precision_pair = meaning("precision", reader.word("precision") or "")
     is_pure_16_bit = reader.switch("pure-16-bit")
-    is_mixed, bf16, fp16 = (reader.switch(role) for role in ("amp", "bf16", "fp16"))
-    amp = "fp16" if fp16 else None
+    is_mixed, bf16 = reader.switch("amp"), reader.switch("bf16")
+    amp = "fp16" if reader.switch("fp16") else None
     if bf16 or (is_mixed and not weights):
         amp = "bf16"
     if weights:
@@ -326,8 +327,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
         is_32_bit = bf16 is False and fields["trainer"] is not None
         return {"dtype": "fp32", "amp": "none"} if is_32_bit else {}
     if fields.get("lora") is not None:
-        # The frozen base is loaded in the type used for computing.
-        return {"dtype": amp}
+        # The frozen base is loaded in the type used for computing, but TRL's default type holds.
+        return {"amp": amp} if fields["trainer"] == "trl" else {"dtype": amp}
     reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
     return {"dtype": "fp32", "amp": amp}
 
@@ -335,7 +336,7 @@ def precision(reader: Reader, fields: Fields) -> Fields:
 def kernels(reader: Reader, fields: Fields) -> Fields:
     """The kernels that the config selects for attention, for the loss and inside the layers."""
     plugins = ""
-    for setting, text in reader.named("plugins"):
+    for setting, text in reader.with_key("plugins"):
         reader.note(setting, f"a plugin: {text}")
         plugins += f" {text.lower()}"
     has_liger = bool(reader.switch("kernels"))
@@ -367,7 +368,7 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
         degree = reader.number(role, LARGEST["gpus"]) or 1
         if degree > 1:
             problem = f"{degree}: plan does not count {kind} parallelism"
-            setting, _ = next(reader.all(role))
+            setting, _ = next(reader.with_role(role))
             raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", LARGEST["gpus"])
@@ -384,12 +385,12 @@ def strategy(reader: Reader) -> str | None:
 
     stage = reader.word("zero", stage_of)
     if stage is not None:
-        if not any(text.isdigit() for _, text in reader.all("zero")):
+        if not any(text.isdigit() for _, text in reader.with_role("zero")):
             reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
         return f"zero{stage}" if stage else "ddp"
     words: list[str] = []
     for role in ("fsdp", "strategy"):
-        for setting, text in reader.all(role):
+        for setting, text in reader.with_role(role):
             reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
     strategies = [str(name) for word in words if (name := meaning("strategy", word))]
@@ -408,7 +409,7 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     # With another kind, the factor need not be the longest length divided by the original one.
     if factor is None or kind.lower() != "yarn":
         return None
-    setting, _ = next(reader.all("rope-factor"))
+    setting, _ = next(reader.with_role("rope-factor"))
     key = f"`{dotted(setting.path)}` (line {setting.line})"
     return RopeScaling(key, float(factor), original)
 
@@ -429,30 +430,37 @@ WHOLE_MODEL = frozenset((
 def frozen(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that the config freezes, as a text that `frozen_share` reads; empty if
     it freezes nothing, or if adapters are trained, which freeze the whole model anyway."""
-    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
-    model_letters = re.sub(r"[^a-z0-9]", "", (fields.get("model") or "").lower())
     frozen_part: str | None = None
     for setting in reader.config.settings:
-        name, text = name_of(setting.path), reader.text(setting) or ""
-        switch = FREEZES.fullmatch(name) if text in TRUE else None
-        part: str | None = None
-        if LAYERS_NAME.fullmatch(name) and re.fullmatch(r"[1-9]\d{0,4}", text):
-            part = text
-        elif switch:
-            # The group that matched is the part's name; `freeze: true` names none and means all.
-            named = next(filter(None, switch.groups()), "")
-            is_model = re.sub(r"[^a-z0-9]", "", named.lower()) in model_letters
-            if words_of(named) & EMBEDDING_WORDS:
-                part = EMBEDDINGS
-            elif is_model or words_of(named) & WHOLE_MODEL:
-                part = ALL
-        if part is not None:
-            reader.note(setting, f"not trained: {part}")
-            # The first frozen part counts, except that a later part replaces the embeddings.
-            frozen_part = part if frozen_part in (None, EMBEDDINGS) else frozen_part
+        text = reader.text(setting) or ""
+        part = part_frozen_by(name_of(setting.path), text, fields.get("model") or "")
+        if part is None:
+            continue
+        reader.note(setting, f"not trained: {part}")
+        # The first frozen part counts, except that a later part replaces the embeddings.
+        if frozen_part in (None, EMBEDDINGS):
+            frozen_part = part
     if frozen_part is None or fields.get("lora") is not None:
         return {}
     return {"freeze": frozen_part}
+
+
+def part_frozen_by(key: str, text: str, model: str) -> str | None:
+    """The part of the model that this key freezes if it is set to this text; None if the key is
+    about something else, or switched off."""
+    if LAYERS_NAME.fullmatch(key) and re.fullmatch(r"[1-9]\d{0,4}", text):
+        return text
+    switch = FREEZES.fullmatch(key)
+    if switch is None or text not in TRUE:
+        return None
+    # The group that matched is the part's name; `freeze: true` names none and means all.
+    part = next(filter(None, switch.groups()), "")
+    if words_of(part) & EMBEDDING_WORDS:
+        return EMBEDDINGS
+    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
+    letters = re.sub(r"[^a-z0-9]", "", part.lower())
+    is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
+    return ALL if is_model or words_of(part) & WHOLE_MODEL else None
 
 
 LARGEST_TABLE = 10**9
@@ -460,21 +468,20 @@ LARGEST_TABLE = 10**9
 
 
 def tables(reader: Reader, fields: Fields) -> Fields:
-    """The embedding tables of users and of items that are trained in addition to the model, all of
-    one width."""
-    counts = [
-        (setting, rows)
-        for role in ("users", "items")
-        for setting, text in reader.all(role)
-        if (rows := reader.number_in(setting, text, LARGEST_TABLE))
-    ]
+    """The embedding tables of users and items, trained with the model, all of one width."""
+    row_counts: list[tuple[Setting, int]] = []
+    for role in ("users", "items"):
+        for setting, text in reader.with_role(role):
+            rows = reader.number_in(setting, text, LARGEST_TABLE)
+            if rows is not None:
+                row_counts.append((setting, rows))
     # Without tables, a width belongs to something else, which plan does not understand.
-    width = reader.number("embedding-dim", LARGEST_TABLE) if counts else None
+    width = reader.number("embedding-dim", LARGEST_TABLE) if row_counts else None
     if width is None:
         return {}
-    for setting, rows in counts:
+    for setting, rows in row_counts:
         reader.note(setting, f"embedding table: {rows:,} x {width:,}")
-    return {"tables": sum(rows for _, rows in counts) * width}
+    return {"tables": sum(rows for _, rows in row_counts) * width}
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (

@@ -64,8 +64,7 @@ UNCOUNTED_KEYS = (
 )  # fmt: skip
 """Keys of configs whose layers plan does not count: Nemotron-H, LFM2, Kimi Linear and Bamba."""
 UNCOUNTED_FAMILIES = ("falcon_h1", "falcon_mamba", "lfm2", "jamba")
-"""Families whose layers plan does not count: attention and a state space in parallel, Mamba 1 and
-convolutions."""
+"""Families whose layers plan does not count (parallel state space, Mamba 1, convolutions)."""
 PERIODS = (
     "expert_layer_period", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq",
 )  # fmt: skip
@@ -83,8 +82,7 @@ USUAL_CLASSES = 1000
 
 
 class ModelConfig:
-    """A model's config under common key names; reading a required key that is missing raises
-    BadInput."""
+    """A model's config under common key names; BadInput if a required key is missing."""
 
     def __init__(self, values: Mapping[str, Any], source: str) -> None:
         self.values = dict(values)
@@ -175,8 +173,7 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
 
 
 def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, source: str) -> Shape:
-    """The shape of a text model with image or audio encoders, whose layers are included in the
-    parameters."""
+    """The shape of a text model with image or audio encoders, which count as parameters."""
     # Some configs keep the text model's keys at the top level, next to the encoders' sections.
     without_towers = {key: part for key, part in values.items() if key not in TOWER_PARTS}
     shape = shape_of(text or without_towers, source)
@@ -282,8 +279,7 @@ def attention_of(config: ModelConfig) -> Attention:
     heads = config.need("num_attention_heads")
     rank = config.get("kv_lora_rank")
     if rank:
-        # DeepSeek's latent attention (arXiv 2405.04434): keys and values come from a tensor of this
-        # rank.
+        # DeepSeek's latent attention (arXiv 2405.04434): keys and values come from this rank.
         rotated = config.get("qk_rope_head_dim", default=64)
         plain = config.get("qk_nope_head_dim", default=128)
         value = config.get("v_head_dim", default=128)
@@ -310,14 +306,12 @@ def linear_attention(config: ModelConfig) -> int:
     value_heads = config.need("linear_num_value_heads")
     keys = config.need("linear_num_key_heads") * config.need("linear_key_head_dim")
     values = value_heads * config.need("linear_value_head_dim")
-    # Values, their gate and the output have the same width; two more gates have one number per
-    # head.
+    # Values, their gate and the output have one width; two more gates, one number per head.
     return config.hidden * (2 * keys + 3 * values + 2 * value_heads)
 
 
 def state_space(config: ModelConfig) -> int:
-    """The parameters of one Mamba 2 layer (arXiv 2405.21060); UsageError for Mamba 1, which has no
-    heads."""
+    """The parameters of one Mamba 2 layer (arXiv 2405.21060); UsageError for Mamba 1."""
     heads = config.get("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
     head_width = config.get("mamba_d_head", "mamba_head_dim", "mamba_headdim")
     if config.is_mamba and not heads:

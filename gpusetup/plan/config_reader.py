@@ -66,7 +66,7 @@ class Reader:
             if key is not None and OTHER_MODELS.isdisjoint(setting.path[:-1]):
                 self.by_role.setdefault(key.role, []).append(setting)
 
-    def all(self, role: str) -> Iterator[tuple[Setting, str]]:
+    def with_role(self, role: str) -> Iterator[tuple[Setting, str]]:
         """All settings with this role that have a value, each with its text."""
         for setting in self.by_role.get(role, ()):
             text = self.text(setting)
@@ -74,14 +74,13 @@ class Reader:
                 yield setting, text
 
     def word(self, role: str, meaning: Meaning | None = None) -> Any:
-        """The value of the first setting with this role that `meaning` understands; None if there
-        is none."""
-        for setting, text in self.all(role):
+        """The value of the first setting with this role that `meaning` understands, if any."""
+        for setting, text in self.with_role(role):
             value = meaning(setting, text) if meaning else text
             if value is None:
                 continue
             # A setting with another text was not used, so it is not recorded as read.
-            for repeated, repeated_text in self.all(role):
+            for repeated, repeated_text in self.with_role(role):
                 if repeated_text == text:
                     self.note(repeated, f"{role}: {value}")
             return value
@@ -108,7 +107,7 @@ class Reader:
         """Whether the first switch with this role is on; None if there is none."""
         return self.word(role, lambda _, text: SWITCH_VALUES.get(text))
 
-    def named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
+    def with_key(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
         """All settings with this key that have a value, in any section of the config; an item of a
         list counts under the list's key. `inside`: a map that must contain the setting."""
         for setting in self.config.settings:
@@ -119,9 +118,9 @@ class Reader:
             if text is not None:
                 yield setting, text
 
-    def text_named(self, name: str, meaning: str, inside: str | None = None) -> str | None:
+    def text_of_key(self, name: str, meaning: str, inside: str | None = None) -> str | None:
         """The first text set under this key, which is recorded as read; None if there is none."""
-        for setting, text in self.named(name, inside):
+        for setting, text in self.with_key(name, inside):
             self.note(setting, f"{meaning}: {text}")
             return text
         return None
@@ -200,8 +199,7 @@ class Reader:
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
-    """A setting as an entry of the answer, with its meaning, or with "" if plan did not understand
-    it."""
+    """A setting as an entry of the answer; its meaning is "" if plan did not understand it."""
     # A list or map has no single value that fits on a line of the answer.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(key=dotted(setting.path), line=setting.line, value=value, meaning=meaning)

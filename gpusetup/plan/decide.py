@@ -25,7 +25,7 @@ from gpusetup.plan.job import (
     TrainingJob,
     least_tokens,
     longest_sequence_fits_budget,
-    tokens,
+    tokens_per_gpu,
 )
 from gpusetup.plan.memory import JobMemory, host_bytes, memory
 from gpusetup.plan.place import Place
@@ -49,7 +49,8 @@ MOST_GPUS = 1024
 # --- the measured table ---------------------------------------------------------------------------
 
 CELLS = Path(__file__).resolve().parents[1] / "data" / "plan" / "cells.csv"
-NONE = "-"
+NO_RECIPE = "-"
+"""Stands in the measured table, and in our answers, where no recipe fits."""
 
 
 @lru_cache(maxsize=1)
@@ -59,8 +60,8 @@ def measured_cells() -> Mapping[tuple[str, str, str], Mapping[int, str]]:
     cells: dict[tuple[str, str, str], dict[int, str]] = {}
     with CELLS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            column = (row["gpu"], row["num_gpus"], row["model"])
-            cells.setdefault(column, {})[int(row["longest"])] = row["recipe"]
+            combination = (row["gpu"], row["num_gpus"], row["model"])
+            cells.setdefault(combination, {})[int(row["longest"])] = row["recipe"]
     return cells
 
 
@@ -88,8 +89,7 @@ def is_standard(job: TrainingJob) -> bool:
 
 
 def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
-    """The measured recipe for a job, or `-` if none fitted; None if the table does not cover the
-    job."""
+    """The measured recipe for a job, `-` if none fitted; None if the table lacks the job."""
     if gpu is None or not is_standard(job):
         return None
     recipes = measured_cells().get((gpu, str(job.gpus), job.shape.name), {})
@@ -187,10 +187,10 @@ def decide(job: TrainingJob, place: Place) -> Decision:
     if place.env and place.sp is None and not place.predict:
         measured = measured_recipe(gpu_of(place.gpu, place.total_bytes), job)
     by_name = {str(recipe): recipe for recipe in recipes}
-    is_measured = measured == NONE or measured in by_name
+    is_measured = measured == NO_RECIPE or measured in by_name
     # Trust the measurement more than the memory model, even if no recipe fitted then.
     if is_measured:
-        chosen = by_name.get(measured or NONE)
+        chosen = by_name.get(measured or NO_RECIPE)
     shown = chosen or min(tried, key=lambda recipe: tried[recipe].total)
     return Decision(
         job=job,
@@ -229,7 +229,8 @@ def candidates(job: TrainingJob, place: Place) -> tuple[Recipe, ...]:
             recipes.append(Recipe(sp=sp, env=True))
     # FSDP2's CPU offload needs a sharded model. Offload is by far the slowest recipe, so it is only
     # tried with Env, which saves memory and costs hardly any speed.
-    if place.can_offload and job.shards_parameters:
+    may_offload = place.offload and place.linux and not place.unified
+    if may_offload and job.shards_parameters:
         recipes += [Recipe(offload=True, sp=sp, env=place.env) for sp in degrees]
     return tuple(recipes)
 
@@ -269,12 +270,14 @@ def max_context(job: TrainingJob, place: Place) -> Decision:
 
 
 def max_batch(job: TrainingJob, place: Place) -> Decision:
-    """The decision for the largest batch over all GPUs at which some recipe fits, without offload
-    if any batch fits so."""
-    without_offload = replace(place, offload=False)
-    most = largest(lambda batch: decide(replace(job, batch=batch), without_offload).fits)
-    if not most:
-        most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
+    """The decision for the largest batch over all GPUs at which some recipe fits, without sequence
+    parallelism and offload if any batch fits so: for them, a trainer needs settings that many do
+    not have."""
+    simple = replace(place, offload=False, sp=place.sp or 1)
+    most = largest(lambda batch: decide(replace(job, batch=batch), simple).fits)
+    if most:
+        return decide(replace(job, batch=most), simple)
+    most = largest(lambda batch: decide(replace(job, batch=batch), place).fits)
     return decide(replace(job, batch=max(most, 1)), place)
 
 
@@ -349,7 +352,7 @@ def with_option(change: str, fields: Mapping[str, Any]) -> str:
     return f"{change} (`{' '.join(options)}`)"
 
 
-def same_training(job: TrainingJob) -> Changes:
+def milder_settings(job: TrainingJob) -> Changes:
     """Changes of settings that need less memory and still train the same parameters on the same
     data, the mildest first."""
     changes: Changes = {}
@@ -370,12 +373,12 @@ def same_training(job: TrainingJob) -> Changes:
     return changes
 
 
-def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
+def smaller_batch(job: TrainingJob, recipe: Recipe) -> Changes:
     """A change that halves the batch (or cuts the token budget to its minimum) without shortening
     the sequences; empty if impossible."""
     if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
-        if tokens(job, recipe) <= least:
+        if tokens_per_gpu(job, recipe) <= least:
             return {}
         return {f"max_token_len_per_gpu {least}": {"tokens": least}}
     # Each group of GPUs needs at least one sequence.
@@ -386,39 +389,43 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
     return {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": accumulate}}
 
 
-def adapters(job: TrainingJob) -> Changes:
-    """Changes that switch to LoRA or to a quantised base, if the job does not use them yet."""
-    # Frozen weights already have no gradients, so adapters would not help. Without adapters, fp8 is
-    # the only quantised format that can be trained.
-    if job.frozen or (job.quantize and job.lora is not None):
+def changes_to_adapters(job: TrainingJob) -> Changes:
+    """Changes that switch to LoRA, to a quantised base or to 16-bit frozen weights, if the job does
+    not use them yet."""
+    # Frozen weights already have no gradients, so adapters would not help.
+    if job.frozen:
         return {}
     if job.lora is not None:
-        changes: Changes = {"4-bit weights": {"quantize": "nf4"}}
-        if job.dtype == "fp32":
-            changes["a base in 16 bits"] = {"dtype": "bf16"}
+        changes: Changes = {} if job.quantize else {"4-bit weights": {"quantize": "nf4"}}
+        # PEFT's preparation would convert what is not quantised to 32 bits again.
+        if job.dtype == "fp32" and not (job.quantize and job.upcast_rest):
+            weights = "unquantised weights" if job.quantize else "a base"
+            changes[f"{weights} in 16 bits"] = {"dtype": "bf16"}
         return changes
     # The frozen base is kept in 16 bits and computes in them, without mixed precision.
     lora = {"lora": 16, "dtype": "bf16", "amp": None}
     return {"LoRA": lora, "QLoRA": {**lora, "quantize": "nf4"}}
 
 
-def helps(decision: Decision, confidence: Callable[[Decision], Confidence]) -> tuple[Help, ...]:
+def changes_that_save(
+    decision: Decision, confidence: Callable[[Decision], Confidence]
+) -> tuple[Help, ...]:
     """The changes that reduce memory, each with the GiB that it saves on a GPU. `confidence` tells
     how sure it is that a changed job fits."""
     if decision.fits:
         settings = settings_that_save(decision, confidence(decision))
-        return (*next_recipes(decision), *settings)
+        return (*slower_recipes(decision), *settings)
     return changes_to_fit(decision, confidence)
 
 
 def settings_that_save(decision: Decision, confidence: Confidence) -> list[Help]:
     """For a job that fits: the settings to change if memory runs out anyway, sorted by savings."""
     job, recipe = decision.job, decision.recipe
-    changes = fewer_tokens(job, recipe) | same_training(job)
+    changes = smaller_batch(job, recipe) | milder_settings(job)
     # To train adapters instead of the model would be another experiment, but a job that trains
     # adapters already may have a smaller base.
     if job.lora is not None:
-        changes |= adapters(job)
+        changes |= changes_to_adapters(job)
     steps: list[Help] = []
     for name, fields in changes.items():
         step, saved = with_option(name, fields), saved_gib(decision, replace(job, **fields), recipe)
@@ -435,9 +442,9 @@ def changes_to_fit(
     """For a job that does not fit: the changes that need less memory. Those that are enough on
     their own come first; both groups are sorted by savings, with those that train adapters last."""
     job, place = decision.job, decision.place
-    larger_jobs = dict(larger_or_shorter(job, place))
-    milder = fewer_tokens(job, decision.recipe) | same_training(job)
-    train_less = adapters(job)
+    larger_jobs = dict(more_gpus_or_fewer_tokens(job, place))
+    milder = smaller_batch(job, decision.recipe) | milder_settings(job)
+    train_less = changes_to_adapters(job)
     settings: dict[str, Decision] = {}
     steps_with_adapters: set[str] = set()
     for name, fields in (milder | train_less).items():
@@ -447,9 +454,9 @@ def changes_to_fit(
             steps_with_adapters.add(step)
     # If no setting is enough on its own, several together may be.
     one_is_enough = any(changed.fits for changed in settings.values())
-    sets = [] if one_is_enough else smallest_sets(job, place)
-    if sets:
-        together, changed = sets[0]
+    enough_together = None if one_is_enough else smallest_set(job, place)
+    if enough_together:
+        together, changed = enough_together
         step = " and ".join(with_option(name, fields) for name, fields in together.items())
         settings[step] = changed
         if not together.keys().isdisjoint(train_less):
@@ -459,41 +466,43 @@ def changes_to_fit(
         saved = saved_gib(decision, changed.job, decision.recipe)
         if saved > LEAST_GIB:
             kind: Literal["setting", "job"] = "setting" if step in settings else "job"
+            # Without a recipe and a confidence, the answer shows that the change is not enough.
             recipe = str(changed.recipe) if changed.fits else None
             sure = confidence(changed) if changed.fits else None
             change = Help(step=step, kind=kind, saves_gib=saved, recipe=recipe, confidence=sure)
             steps.append(change)
-    # Adapters train less than the job does.
-    steps.sort(
-        key=lambda one: (one.recipe is None, one.step in steps_with_adapters, -one.saves_gib)
-    )
-    return tuple(steps)
+
+    def sort_key(change: Help) -> tuple[bool, bool, float]:
+        is_not_enough = change.recipe is None
+        # Adapters train less than the job does.
+        return is_not_enough, change.step in steps_with_adapters, -change.saves_gib
+
+    return tuple(sorted(steps, key=sort_key))
 
 
-def smallest_sets(job: TrainingJob, place: Place) -> list[tuple[Changes, Decision]]:
-    """The smallest sets of changes that make the job fit, each with the decision for the changed
-    job; those of the mildest changes first."""
-    milder = same_training(job)
+def smallest_set(job: TrainingJob, place: Place) -> tuple[Changes, Decision] | None:
+    """The smallest set of changes that makes the job fit, with the decision for the changed job; of
+    several sets of this size the one with the mildest changes. None if no set is enough."""
+    milder = milder_settings(job)
     # Checkpointing trains the same and only costs time, so every set has it.
     in_every_set = {"checkpointing": milder["checkpointing"]} if not job.checkpointing else {}
     others = {name: fields for name, fields in milder.items() if name not in in_every_set}
     # Adapters train less than the job does, so they are only tried if nothing else is enough.
-    for changes in (others, others | adapters(job)):
+    for changes in (others, others | changes_to_adapters(job)):
         for count in range(len(changes) + 1):
-            found: list[tuple[Changes, Decision]] = []
             for chosen in itertools.combinations(changes.items(), count):
                 together = in_every_set | dict(chosen)
+                new_fields: dict[str, Any] = {}
                 # Of two changes that set the same field, the later one counts.
-                merged = {field: one[field] for one in together.values() for field in one}
-                decision = decide(replace(job, **merged), place)
+                for fields in together.values():
+                    new_fields |= fields
+                decision = decide(replace(job, **new_fields), place)
                 if decision.fits:
-                    found.append((together, decision))
-            if found:
-                return found
-    return []
+                    return together, decision
+    return None
 
 
-def next_recipes(decision: Decision) -> Iterator[Help]:
+def slower_recipes(decision: Decision) -> Iterator[Help]:
     """The recipes that are slower than the chosen one, in order, without those that save no more
     than an earlier one.
 
@@ -511,12 +520,11 @@ def next_recipes(decision: Decision) -> Iterator[Help]:
 
 
 def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
-    """The GiB per GPU that another job or recipe saves compared with the decision; negative if it
-    needs more."""
+    """The GiB per GPU that another job or recipe saves; negative if it needs more."""
     return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
 
 
-def larger_or_shorter(job: TrainingJob, place: Place) -> Iterator[tuple[str, Decision]]:
+def more_gpus_or_fewer_tokens(job: TrainingJob, place: Place) -> Iterator[tuple[str, Decision]]:
     """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
@@ -543,16 +551,16 @@ def better_with_fewer(
     of sequence parallelism must divide the number of GPUs and of heads, so that four GPUs (SP=4)
     hold longer sequences than six (SP=2). This is so in 28 of the 560 measured cells.
     """
-    # If plan solves for `gpus`, its answer already is the smallest number; the largest batch needs
-    # all GPUs.
+    # An answer for `gpus` already is the smallest number; the largest batch needs all GPUs.
     if solve in ("gpus", "batch"):
         return None
     job, place = decision.job, decision.place
 
-    def rank(found: Decision) -> tuple[int, ...]:
-        """How well a number of GPUs works; larger is better."""
-        length = found.job.context if solve == "context" else 0
-        return (found.fits, length, found.fits and not found.recipe.offload)
+    def rank(one: Decision) -> tuple[bool, int, bool]:
+        """How well a number of GPUs works: whether the job fits, at which length, and whether it
+        does without offload; larger is better."""
+        length = one.job.context if solve == "context" else 0
+        return (one.fits, length, one.fits and not one.recipe.offload)
 
     # The degree of sequence parallelism that the user chose must divide the smaller number too.
     numbers = range(job.gpus - 1, max(job.gpus - MOST_TRIED - 1, 0), -1)
@@ -563,7 +571,8 @@ def better_with_fewer(
     best = max(tried, key=lambda one: (*rank(one), one.measured), default=decision)
     if rank(best) <= rank(decision):
         return None
-    degree, degree_of_fewer = (sequence_degrees(one.job)[-1] for one in (decision, best))
+    degree = sequence_degrees(job)[-1]
+    degree_of_fewer = sequence_degrees(best.job)[-1]
     # DataParallel uses no such degrees: its first GPU holds the outputs of all GPUs.
     reason = "Each GPU then needs less memory."
     if degree_of_fewer > degree and place.sp is None:

@@ -11,8 +11,7 @@ from gpusetup.plan.rl import PAIRED, SUPERVISED_SETUP, RlSetup
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
-"""Families of text encoders, which read a whole text at once and are usually fine-tuned with a
-classifier."""
+"""Families of text encoders, which read whole texts and usually feed a classifier."""
 
 
 class Shape(Frozen):
@@ -20,8 +19,7 @@ class Shape(Frozen):
 
     name: str
     kind: str = "transformer"
-    """The model family in `config.json` (`qwen3`, `mixtral`, ...); `transformer` if the shape is a
-    guess."""
+    """The model family in `config.json` (`qwen3`, ...); `transformer` if the shape is a guess."""
     parameters: int
     active: int
     """The parameters that one token uses (fewer than all in a mixture of experts)."""
@@ -35,8 +33,7 @@ class Shape(Frozen):
     key_value: int
     """The width of all key heads together (that of the value heads is the same)."""
     intermediate: int
-    """The MLP width that one token uses; with experts, the experts per token times the width of one
-    expert."""
+    """The MLP width that one token uses: with experts, of all those that it uses together."""
     gated: bool = True
     """Whether the MLP has a gate in addition to its up projection (SwiGLU)."""
     rms_norm: bool = True
@@ -49,8 +46,7 @@ class Shape(Frozen):
     experts: int = 0
     """The number of experts that one token uses; 0 if the model has no experts."""
     vocabulary: int = 0
-    """The vocabulary size, which is the width of the logits; 0 if the model has no language
-    head."""
+    """The vocabulary size, which is the width of the logits; 0 without a language head."""
     tower: int = 0
     """The number of parameters in an image or audio encoder in addition to the text model."""
     tokens: int | None = None
@@ -161,8 +157,7 @@ class TrainingJob(Frozen):
     # The optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
-    """How the optimizer steps; `backward` means that it updates each weight during the backward
-    pass."""
+    """How the optimizer steps; `backward`: it updates each weight during the backward pass."""
     offload_optimizer: bool = False
 
     # These fields say which tensors are kept for the backward pass.
@@ -191,8 +186,7 @@ class TrainingJob(Frozen):
 
     @property
     def fills_token_budget(self) -> bool:
-        """Whether the batch is filled up to a token budget instead of being a number of
-        sequences."""
+        """Whether the batch is filled up to a token budget, and is not a number of sequences."""
         return self.batch == TOKEN_BUDGET
 
     @property
@@ -202,8 +196,7 @@ class TrainingJob(Frozen):
 
     @property
     def copies_model(self) -> bool:
-        """Whether the strategy shards nothing, so that every GPU holds the whole model and its
-        states."""
+        """Whether the strategy shards nothing: every GPU holds the whole model and its states."""
         return not SHARDED[self.strategy]
 
     @property
@@ -219,16 +212,10 @@ class TrainingJob(Frozen):
 
     @property
     def bytes_of_frozen_models(self) -> float:
-        """The bytes of all weights of the reference and the reward model, each as large as the
-        policy."""
+        """The bytes of the reference and the reward model, each as large as the policy."""
         bytes_of_weight = 2 if self.rl.frozen_in_16_bits else BYTES[self.dtype]
         models = self.rl.has_reference + self.rl.has_reward_model
         return float(models * self.shape.parameters * bytes_of_weight)
-
-    @property
-    def sequences_of_sample(self) -> int:
-        """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer."""
-        return 2 if self.rl.method in PAIRED else 1
 
     @property
     def stored_bytes(self) -> float | None:
@@ -247,8 +234,7 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights (ZeRO with mixed
-        precision)."""
+        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights (ZeRO)."""
         return bool(self.amp) and self.strategy in ("zero1", "zero2", "zero3")
 
     @property
@@ -285,8 +271,7 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 
 
 class Recipe(Frozen):
-    """The memory-saving settings that make a job fit: offload, sequence parallelism and expandable
-    segments."""
+    """The settings that make a job fit: offload, sequence parallelism, expandable segments."""
 
     offload: bool = False
     sp: int = 1
@@ -304,7 +289,7 @@ class Recipe(Frozen):
         return " + ".join(parts) or "vanilla"
 
 
-def samples(job: TrainingJob, recipe: Recipe) -> int:
+def samples_per_group(job: TrainingJob, recipe: Recipe) -> int:
     """The number of sequences in one micro-batch of a data-parallel group: the batch divided by the
     number of groups, rounded up."""
     # If a sequence needs more GPUs than there are, all GPUs form one group.
@@ -312,7 +297,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
     return math.ceil(job.sequences / groups)
 
 
-def tokens(job: TrainingJob, recipe: Recipe) -> int:
+def tokens_per_gpu(job: TrainingJob, recipe: Recipe) -> int:
     """The number of tokens that one GPU processes at once.
 
     With a number of sequences as batch, it is the tokens of a group's sequences divided by the
@@ -320,7 +305,9 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
     / SP)` (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
-        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.context
+        # A pair is a chosen and a rejected answer.
+        sequences_of_sample = 2 if job.rl.method in PAIRED else 1
+        tokens_of_group = samples_per_group(job, recipe) * sequences_of_sample * job.context
         return math.ceil(tokens_of_group / recipe.sp)
     return math.ceil(2 * job.context / recipe.sp) if job.tokens is None else job.tokens
 
@@ -333,7 +320,7 @@ def least_tokens(job: TrainingJob, sp: int) -> int:
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it; the
-    default budget fits two of them (see `tokens`)."""
+    default budget fits two of them (see `tokens_per_gpu`)."""
     return job.tokens is None or job.tokens >= least_tokens(job, sp)
 
 
@@ -341,7 +328,7 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 """Model families whose model cards recommend YaRN for a longer context."""
 
 
-def yarn(job: TrainingJob) -> dict[str, Any] | None:
+def yarn_settings(job: TrainingJob) -> dict[str, Any] | None:
     """The YaRN settings for a context longer than the model's native one; None if they are not
     needed, or if YaRN is not known to work for the family."""
     native = job.shape.native_context

@@ -14,7 +14,15 @@ from typing import Literal, NamedTuple, get_args
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob, samples, tokens
+from gpusetup.plan.job import (
+    BYTES,
+    SHARDED,
+    Recipe,
+    Shardable,
+    TrainingJob,
+    samples_per_group,
+    tokens_per_gpu,
+)
 
 # --- weights, gradients and optimizer states ------------------------------------------------------
 
@@ -32,8 +40,7 @@ class Optimizer(Frozen):
     """The memory of an optimizer per trained parameter."""
 
     moments: float = 0.0
-    """The number of states in the type of the parameters (in 32 bits if there is a 32-bit copy of
-    the weights)."""
+    """The number of states in the type of the parameters, or of their 32-bit copy."""
     fixed: float = 0.0
     """The bytes of states that have their own type."""
     copies: float = 0.0
@@ -65,8 +72,7 @@ keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible
 
 
 NODE = 8
-"""The number of GPUs in a node. HSDP shards the model within a node, and each node holds a full
-copy."""
+"""The number of GPUs in a node. HSDP shards the model in a node, and copies it to each node."""
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:
@@ -92,14 +98,12 @@ def keeps_cast_weights(job: TrainingJob) -> bool:
 
 
 def rest_is_32_bit(job: TrainingJob) -> bool:
-    """Whether the unquantised parts of a quantised base (embedding, norms, head) are kept in 32
-    bits."""
+    """Whether the unquantised parts of a quantised base (embedding, norms, head) are in 32 bits."""
     return job.upcast_rest and job.stored_bytes is not None
 
 
 def weight_bytes(job: TrainingJob) -> int:
-    """The bytes of one weight on the GPU; 16-bit weights that have a 32-bit master copy count as
-    16-bit."""
+    """The bytes of one weight on the GPU; a 32-bit master copy counts as an optimizer state."""
     return BYTES[job.amp if job.amp and job.master_weights else job.dtype]
 
 
@@ -131,8 +135,7 @@ def optimizer_on_host(job: TrainingJob) -> bool:
 
 
 def model_weights(job: TrainingJob) -> float:
-    """The bytes of the model's weights on one GPU, with additional embedding tables but without
-    adapters."""
+    """The bytes of the model's weights on one GPU, with embedding tables but without adapters."""
     parameters = per_gpu(job, job.shape.parameters, "parameters")
     tables = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
     if job.stored_bytes is None:
@@ -145,8 +148,7 @@ def model_weights(job: TrainingJob) -> float:
 
 def gradients_stay(job: TrainingJob) -> bool:
     """Whether gradients still exist while the next forward pass runs."""
-    # Gradients are kept from one micro-batch to the next, and a token budget means several
-    # micro-batches.
+    # Gradients stay between micro-batches, and a token budget means several of them.
     if job.fills_token_budget or job.accumulate > 1:
         return True
     # DeepSpeed's ZeRO 3 keeps gradients in one buffer that is never freed.
@@ -154,8 +156,7 @@ def gradients_stay(job: TrainingJob) -> bool:
 
 
 def resident_states(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on one GPU of weights, adapters, optimizer states and DDP's gradient buckets; 0
-    with offload."""
+    """Bytes on one GPU of weights, adapters, optimizer states and DDP buckets; 0 with offload."""
     if recipe.offload:
         return 0.0
     adapters = per_gpu(job, job.adapter_parameters, "parameters")
@@ -197,8 +198,7 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     # Without trained layers there are no gradients in the unit, which the other rates include.
     if not job.trains_layers:
         rate = FROZEN_UNIT
-    # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
-    # bits.
+    # The rates were fitted to runs that compute in 16 bits, so scale by the type in use.
     unit = job.shape.largest_unit * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered: once for the
     # weights, once for their gradients.
@@ -279,8 +279,7 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
 # --- the forward and the backward pass ------------------------------------------------------------
 
 CHECKPOINT_IN_BUDGET = 1.5
-"""Bytes per element of a checkpoint when the batch does not fill the token budget; a full batch
-needs 2."""
+"""Bytes per element of a checkpoint if the token budget is not full; a full batch needs 2."""
 
 
 def residual_bytes(job: TrainingJob) -> int:
@@ -288,15 +287,14 @@ def residual_bytes(job: TrainingJob) -> int:
     # With PEFT's 32-bit norms and embedding, the hidden state is in 32 bits too.
     if rest_is_32_bit(job):
         return 4
-    # Autocast casts only inside the layers, so the hidden state between them keeps the weights'
-    # type.
+    # Autocast casts inside the layers only; between them the weights' type stays.
     return BYTES[job.dtype] if keeps_cast_weights(job) else job.compute_bytes
 
 
 def activations(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of activations that the forward pass keeps for the backward pass, including
     autocast's 16-bit copies of weights."""
-    tokens_times_layers = tokens(job, recipe) * job.shape.layers
+    tokens_times_layers = tokens_per_gpu(job, recipe) * job.shape.layers
     if job.checkpointing:
         return (checkpoint_bytes(job) + selected_bytes(job)) * tokens_times_layers
     weight_copies = 0.0
@@ -360,8 +358,7 @@ def layer_bytes(job: TrainingJob) -> float:
 
 
 def score_bytes(job: TrainingJob) -> float:
-    """The bytes per token of the attention scores; 0 unless attention writes them to memory
-    (`eager`)."""
+    """The bytes per token of the attention scores; 0 unless attention stores them (`eager`)."""
     if job.attention != "eager":
         return 0.0
     is_16_bit = job.compute_bytes < 4
@@ -387,14 +384,13 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     peak_of_scores = 1.5 * scores
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
-        return (gradients + peak_of_scores - scores) * tokens(job, recipe)
+        return (gradients + peak_of_scores - scores) * tokens_per_gpu(job, recipe)
     bytes_per_token = kept + gradients + peak_of_scores
-    # FSDP1 keeps the input gradients of recomputed frozen layers until the end of the backward
-    # pass.
+    # FSDP1 keeps input gradients of recomputed frozen layers until the backward pass ends.
     holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
     if holds_input_gradients and job.lora is not None:
         bytes_per_token += shape.layers * checkpoint_bytes(job)
-    return bytes_per_token * tokens(job, recipe)
+    return bytes_per_token * tokens_per_gpu(job, recipe)
 
 
 TRAINER_LOGIT = 8.246
@@ -430,7 +426,7 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
 def logit_count(job: TrainingJob, recipe: Recipe) -> int:
     """The number of logits on the fullest GPU: tokens times vocabulary. The few outputs of a
     classifier do not matter."""
-    count = job.shape.vocabulary * tokens(job, recipe)
+    count = job.shape.vocabulary * tokens_per_gpu(job, recipe)
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
     return count * job.gpus if job.strategy == "dp" else count
 
@@ -470,9 +466,8 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
     2309.14509); 0 without it."""
     if recipe.sp == 1:
         return 0.0
-    # Scale by the type used for computing, because the constant was fitted to runs that compute in
-    # 16 bits.
-    return job.shape.hidden * tokens(job, recipe) * EXCHANGE * job.compute_bytes / 2
+    # The constant was fitted to runs that compute in 16 bits, so scale by the type in use.
+    return job.shape.hidden * tokens_per_gpu(job, recipe) * EXCHANGE * job.compute_bytes / 2
 
 
 # --- the allocator's gaps: memory that it has reserved and no tensor uses -------------------------
@@ -528,8 +523,7 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
     moving_bytes = activations(job, recipe) + transient
     if not gradients_stay(job):
         moving_bytes += gradients(job, recipe)
-    # FSDP1 and DeepSpeed free gathered units late, because another CUDA stream must finish using
-    # them first.
+    # FSDP1 and DeepSpeed free gathered units late, when another CUDA stream is done with them.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
     if recipe.env:
         shares = EXPANDABLE_SEGMENTS_FREED_LATE if frees_late else EXPANDABLE_SEGMENTS
@@ -537,11 +531,9 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
         shares = FIXED_SEGMENTS_FREED_LATE if frees_late else FIXED_SEGMENTS
     logit_segments = segments_of_logits(job, recipe)
     reserved = moving_bytes * shares.reserved + logit_segments
-    # The allocator cannot give back about a third of the logits' own segments. This share was
-    # fitted too.
+    # The allocator keeps about a third of the logits' own segments. This share was fitted too.
     staying = min(reserved, moving_bytes * shares.staying + logit_segments / 3)
-    # Tensors that lie between attention scores in memory keep the segments of those scores from
-    # being freed.
+    # Tensors that lie between attention scores keep the scores' segments from being freed.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
     return Gaps(staying, given_back=reserved - staying)
@@ -552,7 +544,7 @@ def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
     none has the same size."""
     # Only transformers before 4.49 copies the shifted logits, and a single sample is shifted as a
     # view, without a copy.
-    if job.loss != "eager-old" or samples(job, recipe) == 1:
+    if job.loss != "eager-old" or samples_per_group(job, recipe) == 1:
         return 0.0
     # Expandable segments take any size, and gathered units reuse idle segments.
     if recipe.env or job.gathers:
@@ -565,31 +557,39 @@ def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
-TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], float]], ...] = (
-    ("states", IN_STEP, resident_states),
-    (
+
+
+class Term(NamedTuple):
+    """A term of the sum: the part of the answer that it is counted in, the moments at which the
+    memory is in use, and a function that returns its bytes."""
+
+    part: Part
+    moments: tuple[Moment, ...]
+    size: Callable[[TrainingJob, Recipe], float]
+
+
+TERMS = (
+    Term("states", IN_STEP, resident_states),
+    Term(
         "states",
         ("generation",),
         lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
     ),
-    ("states", WHOLE_RUN, other_model_states),
-    ("states", (*FORWARD, "backward"), gathered_unit),
-    ("states", FORWARD, gradients_in_forward),
-    ("states", ("backward", "step"), gradients),
-    ("states", ("backward",), reduced_gradients),
-    ("checkpoints", FORWARD, activations),
-    ("logits", ("logits",), logits),
-    ("other", ("layer", "backward"), layer_backward),
-    ("other", ("step",), optimizer_step),
-    ("other", IN_STEP, exchange),
+    Term("states", WHOLE_RUN, other_model_states),
+    Term("states", (*FORWARD, "backward"), gathered_unit),
+    Term("states", FORWARD, gradients_in_forward),
+    Term("states", ("backward", "step"), gradients),
+    Term("states", ("backward",), reduced_gradients),
+    Term("checkpoints", FORWARD, activations),
+    Term("logits", ("logits",), logits),
+    Term("other", ("layer", "backward"), layer_backward),
+    Term("other", ("step",), optimizer_step),
+    Term("other", IN_STEP, exchange),
     # While the policy is trained, an engine that sleeps keeps nothing.
-    ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
-    ("other", ("generation",), lambda job, _: job.engine_bytes),
-    ("other", WHOLE_RUN, runtime),
+    Term("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
+    Term("other", ("generation",), lambda job, _: job.engine_bytes),
+    Term("other", WHOLE_RUN, runtime),
 )
-"""For each term: the part of the answer, the moments at which the term exists, and a function that
-returns its bytes."""
-
 # --- the sum --------------------------------------------------------------------------------------
 
 
@@ -609,8 +609,7 @@ class JobMemory(Frozen):
     runtime: float
     """The part of `other` that torch's allocator does not know about: the CUDA context and NCCL."""
     cached: float
-    """The allocator's gaps that it keeps while there is room, and gives back before it runs out of
-    memory."""
+    """The allocator's gaps that it only keeps while there is room."""
     host: float
     """The RAM that the job needs on the host, for all GPUs together."""
 
@@ -622,27 +621,26 @@ class JobMemory(Frozen):
 
     @property
     def reserved(self) -> float:
-        """The bytes that `torch.cuda.max_memory_reserved` would report on a GPU with enough
-        memory."""
+        """What `torch.cuda.max_memory_reserved` would report on a GPU with enough memory."""
         return self.total - self.runtime + self.cached
 
     @property
     def allocated(self) -> float:
-        """The bytes that `torch.cuda.max_memory_allocated` would report: the memory of tensors,
-        without gaps."""
+        """What `torch.cuda.max_memory_allocated` would report: tensors without gaps."""
         return self.total - self.runtime - self.fragmentation
 
 
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
-    counted = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
+    sizes = [(term, term.size(job, recipe)) for term in TERMS]
+    # Without an engine on the same GPU, nothing is generated between two steps.
     moments = WHOLE_RUN if job.engine_bytes else IN_STEP
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     allocator_gaps = gaps(job, recipe, transient)
 
     def needed(moment: Moment, *parts: Part) -> float:
         """The bytes of these parts at one moment."""
-        return sum(size for part, there, size in counted if moment in there and part in parts)
+        return sum(size for term, size in sizes if moment in term.moments and term.part in parts)
 
     highest = max(moments, key=lambda moment: needed(moment, *get_args(Part)))
     return JobMemory(
@@ -664,9 +662,8 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     In each step the first GPU copies the weights to the others, and the outputs and gradients go
     back to it, which alone has optimizer states (torch/nn/parallel/data_parallel.py).
     """
-    # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
-    # it.
-    outputs = job.shape.vocabulary * tokens(job, recipe)
+    # Each GPU holds its outputs and their gradient; the first one computes the loss.
+    outputs = job.shape.vocabulary * tokens_per_gpu(job, recipe)
     end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
@@ -89,12 +89,18 @@ SIZES = re.compile(
 """Sizes in a name: `8b`, `1.5b`, `350m`, or `30b-a3b` with the active parameters."""
 
 
-def size_in_name(text: str) -> tuple[int, int] | None:
-    """The number of parameters in a model's name, and the number that one token uses (fewer in a
-    mixture of experts); None if it has none, or more than one.
+class ModelSize(NamedTuple):
+    """A model's parameters, and those that one token uses (fewer in a mixture of experts)."""
+
+    parameters: int
+    active: int
+
+
+def size_in_name(text: str) -> ModelSize | None:
+    """The size in a model's name; None if it has none, or more than one.
 
     >>> size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
-    (48000000000, 3000000000)
+    ModelSize(parameters=48000000000, active=3000000000)
     """
     # `1_8b` means 1.8 billion.
     hits = list(SIZES.finditer(name_with_dashes(re.sub(r"(?<=\d)_(?=\d)", ".", text))))
@@ -104,9 +110,8 @@ def size_in_name(text: str) -> tuple[int, int] | None:
     number, unit, active_number, active_unit = hits[0].groups()
     parameters = round(float(number) * UNITS[unit])
     active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
-    # A model cannot have more active parameters than parameters, so such a word means something
-    # else.
-    return parameters, min(active, parameters)
+    # If the second number is larger than the first, it means something else.
+    return ModelSize(parameters, min(active, parameters))
 
 
 # --- known models ---------------------------------------------------------------------------------
@@ -220,7 +225,9 @@ def model_named(text: str, *, assume: bool = False) -> Shape:
     """
     size = size_in_name(text)
     if is_known(text):
-        return checked(known_shape(hub_id(text)), text, size)
+        shape = known_shape(hub_id(text))
+        refuse_other_size(shape, text, size)
+        return shape
     name, path = text.rpartition("/")[2], Path(text)
     if cached := config_in_hub_cache(text):
         return replace(model_in(cached), name=name)
@@ -230,23 +237,24 @@ def model_named(text: str, *, assume: bool = False) -> Shape:
     refuse_uncounted(text)
     if not assume or size is None or not HUB_ID.fullmatch(text):
         raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
-    parameters, active = size
     return replace(
-        model_of_size(parameters, vocabulary=RECENT_VOCABULARY),
+        model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
         name=name,
-        active=active,
+        active=size.active,
         assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
     )
 
 
-def checked(shape: Shape, text: str, size: tuple[int, int] | None) -> Shape:
-    """The shape that plan knows by this name; UsageError if a size in the name contradicts it."""
+def refuse_other_size(shape: Shape, text: str, size: ModelSize | None) -> None:
+    """Raise UsageError if the size in a name contradicts the shape that plan knows by this name."""
+    if size is None:
+        return
     # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`).
-    counts = (shape.parameters, shape.active)
-    if size is None or any(1 / SIZE_ERROR < size[0] / one < SIZE_ERROR for one in counts):
-        return shape
+    for count in (shape.parameters, shape.active):
+        if 1 / SIZE_ERROR < size.parameters / count < SIZE_ERROR:
+            return
     raise UsageError(
-        f"{text!r} names {size_name(size[0])} parameters, but {shape.name}, which "
+        f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
         f"plan knows by this name, has {size_name(shape.parameters)}",
         hint=unknown_hint(text),
     )
@@ -263,10 +271,12 @@ def unknown_hint(text: str) -> str:
     )
     if HUB_ID.fullmatch(text):
         config = f"to let plan read its shape, run `hf download {text} config.json` first"
-    size, _ = size_in_name(text) or (7 * 10**9, 0)
+    size = size_in_name(text)
+    # Without a size in the name, the hint shows an example.
+    parameters = size.parameters if size else 7 * 10**9
     return (
         f"similar known names: {', '.join(similar) or 'none'}\n{config}\n"
-        f"for a rough plan, give only the size: `--params {size_name(size)}`"
+        f"for a rough plan, give only the size: `--params {size_name(parameters)}`"
     )
 
 
@@ -308,8 +318,7 @@ def config_in_hub_cache(model: str) -> Path | None:
 
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
-"""The range of plausible parameter counts. With a smaller number the user probably forgot the
-unit."""
+"""The plausible parameter counts. With fewer, the user probably forgot the unit."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 PUBLISHED_SIZES = (
     (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),

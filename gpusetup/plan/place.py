@@ -52,8 +52,7 @@ class Place(Frozen):
     host_bytes: int | None = None
     """The bytes of the machine's RAM; None if unknown."""
     unified: bool = False
-    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains
-    nothing."""
+    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload is useless."""
     used_bytes: int = 0
     """The bytes that other programs use on the fullest GPU."""
     remark: str = ""
@@ -65,11 +64,6 @@ class Place(Frozen):
     """Whether to consider offload."""
     predict: bool = False
     """Whether to predict even what was measured."""
-
-    @property
-    def can_offload(self) -> bool:
-        """Whether offload may be used, and frees memory of the GPU."""
-        return self.offload and self.linux and not self.unified
 
 
 def place_of(name: str | None, total_bytes: int, capability: Capability | None = None) -> Place:
@@ -111,7 +105,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     this number.
     """
     if maker := maker_of_name(text, rows):
-        raise of_another_maker(repr(text), maker)
+        raise error_for_other_maker(repr(text), maker)
+    # It has no memory if cards with this name have several sizes.
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
@@ -120,6 +115,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     names = ", ".join(dict.fromkeys(row.name for row in matching))
     hint = f"one of: {names}" if matching else "give `--gpu-mem 24GiB`"
     sxm_cards = [row for row in matching if "SXM" in row.name]
+    # The card with exactly this name, or the only desktop card with this number: names of laptop
+    # cards have more words.
     words = tokens(text) - NOT_TELLING
     exact_cards = [row for row in matching if tokens(row.name) - NOT_TELLING == words]
     usual = next((cards[0] for cards in (sxm_cards, exact_cards) if len(cards) == 1), None)
@@ -134,7 +131,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
-def of_another_maker(gpu: str, maker: Maker) -> UsageError:
+def error_for_other_maker(gpu: str, maker: Maker) -> UsageError:
     """The error for a GPU that is not NVIDIA's."""
     return UsageError(
         f"{gpu} is a GPU of {maker.name}, whose memory plan does not know",
@@ -148,24 +145,22 @@ def place_of_machine(machine: Snapshot) -> Place:
     stack = machine.makers
     if stack is not None and not machine.gpus:
         name = next((gpu.name for gpu in stack.gpus), "This machine's GPU")
-        raise of_another_maker(name, BY_ID[stack.maker])
+        raise error_for_other_maker(name, BY_ID[stack.maker])
     gpus = visible_gpus(machine)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
-    sizes: list[tuple[int, str, bool]] = []
-    for gpu in gpus:
-        is_unified = shares_memory(gpu.name, machine.os.jetson)
-        sizes.append((gpu.memory_total_bytes or 0, gpu.name, is_unified))
-    least, name, unified = min(sizes)
-    if not least:
+    smallest = min(gpus, key=lambda gpu: (gpu.memory_total_bytes or 0, gpu.name))
+    name, total_bytes = smallest.name, smallest.memory_total_bytes
+    if not total_bytes:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
+    unified = shares_memory(name, machine.os.jetson)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
     linux = machine.os.family in ("linux", None) or bool(machine.os.jetson or machine.os.wsl)
     return Place(
         gpu=name,
-        total_bytes=least,
+        total_bytes=total_bytes,
         # CUDA can use all of the unified memory that Linux sees.
-        capacity=float(least) if unified else capacity(name, least),
+        capacity=float(total_bytes) if unified else capacity(name, total_bytes),
         capability=min(capabilities, default=None),
         count=len(gpus),
         linux=linux,
@@ -219,8 +214,7 @@ def capacity(name: str | None, total_bytes: float) -> float:
     """
     words = tokens(name or "")
     for card, gib in TOTAL_GIB:
-        # Use the table only if the size matches, because cards with the same name may differ in
-        # memory.
+        # Cards with the same name may differ in memory, so the size must match too.
         if tokens(card) - SERIES_WORDS <= words and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
     if shares_memory(name or ""):

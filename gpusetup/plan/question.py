@@ -10,14 +10,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
-from gpusetup.plan.job import (
-    BYTES,
-    TOKEN_BUDGET,
-    Quantization,
-    Shape,
-    TrainingJob,
-    least_tokens,
-)
+from gpusetup.plan.job import BYTES, TOKEN_BUDGET, Quantization, Shape, TrainingJob, least_tokens
 from gpusetup.plan.models import (
     format_in_name,
     model_named,
@@ -26,13 +19,7 @@ from gpusetup.plan.models import (
     refuse_uncounted,
 )
 from gpusetup.plan.place import Place
-from gpusetup.plan.rl import (
-    SUPERVISED,
-    SUPERVISED_SETUP,
-    RlSetup,
-    usual_loss,
-    usual_setup,
-)
+from gpusetup.plan.rl import SUPERVISED, SUPERVISED_SETUP, RlSetup, usual_loss, usual_setup
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 LARGEST = {
@@ -63,8 +50,7 @@ class TrainingQuestion(Frozen):
     tables: int = 0
     """The number of parameters in embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
-    """The value that plan should find: the longest context, the largest batch or the fewest
-    GPUs."""
+    """The value to find: the longest context, the largest batch or the fewest GPUs."""
     method: str | None = None
     """The name of the training method (`dpo`, `grpo`), used if there is no `rl` from a config."""
     rl: RlSetup | None = None
@@ -145,29 +131,29 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
         job = replace(job, loss=usual_loss(setup.method))
     job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
-    check(job, question)
+    refuse_contradictions(job, question)
     return job
 
 
 ALL, EMBEDDINGS = "all", "embeddings"
 
 
-def frozen_share(what: str, shape: Shape) -> float:
+def frozen_share(part: str, shape: Shape) -> float:
     """The share of a model's parameters that is frozen, from 0 to 1, for a part as `config.frozen`
     gives it: `all`, `embeddings`, or a number of first layers (the embedding is then frozen too).
     Raises UsageError if the model has fewer layers.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
-    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6")]
+    >>> [round(frozen_share(part, gpt2), 2) for part in ("all", "embeddings", "6")]
     [1.0, 0.31, 0.66]
     """
     embeddings = shape.outside / shape.parameters
-    if what in (ALL, EMBEDDINGS):
-        return 1.0 if what == ALL else embeddings
-    if int(what) > shape.layers:
-        raise UsageError(f"{shape.name} has {shape.layers} layers, not {what} to freeze")
-    return embeddings + (1 - embeddings) * int(what) / shape.layers
+    if part in (ALL, EMBEDDINGS):
+        return 1.0 if part == ALL else embeddings
+    if int(part) > shape.layers:
+        raise UsageError(f"{shape.name} has {shape.layers} layers, not {part} to freeze")
+    return embeddings + (1 - embeddings) * int(part) / shape.layers
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
@@ -182,16 +168,23 @@ def describes_training(question: TrainingQuestion) -> bool:
     return not question.job_fields.keys() <= {"loss", "optimizer"}
 
 
+SMALLEST_LANGUAGE_MODEL = 1e9
+"""From this number of parameters on, a model given by its size alone is taken as a text decoder
+that is trained on all GPUs together, because a plain loop in 32 bits would need 16 GB and more."""
+
+
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
     """The trainer to assume if none is named: `trinity` for a whole text model without
     other settings, `hf` for adapters, otherwise a plain `loop`."""
     if not counts_samples(question, shape):
         return "trinity"
     # A batch alone says nothing about the trainer, so that `--batch` and `--max-batch` are planned
-    # as the same question without them. A number of parameters may be of any network.
+    # as the same question without them.
     without_batch = replace(question, batch=None, solve=None)
-    says_how = describes_training(question) or question.freeze or question.tables or question.params
-    if not says_how and not counts_samples(without_batch, shape):
+    # A number of parameters below a billion may be of any network.
+    may_be_any = question.params is not None and shape.parameters < SMALLEST_LANGUAGE_MODEL
+    says_how = describes_training(question) or question.freeze or question.tables
+    if not (says_how or may_be_any) and not counts_samples(without_batch, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
     return "hf" if has_adapters(named) else "loop"
@@ -200,8 +193,7 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
 def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
-    """The job fields that describe the training, from the question or otherwise from the trainer's
-    defaults."""
+    """The job fields of the training, from the question or else from the trainer's defaults."""
     fields = trainer_defaults(trainer, shape.kind, question.gpus or 1, named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")
@@ -247,7 +239,7 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
 
 
-def check(job: TrainingJob, question: TrainingQuestion) -> None:
+def refuse_contradictions(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError if settings of the job contradict each other; it names the first
     contradiction, from which others may follow."""
     gpus, solve = job.gpus, question.solve

@@ -32,8 +32,7 @@ GENERATING = frozenset((
 BY_TRL = ("trl", "axolotl")
 """Trainers that use TRL's GRPO, which has no reference unless `beta` is set (GRPOConfig, 1.16)."""
 BY_VERL = ("verl", "openrlhf")
-"""Trainers that generate answers with an engine on the same GPUs, which sleeps during the
-training."""
+"""Trainers that generate by an engine on the same GPUs, which sleeps during the training."""
 ENGINE_SHARE = {"verl": 0.5, "trl": 0.3}
 """The engine's default share of the card (verl 0.9, rollout.yaml; TRL 1.16, GRPOConfig)."""
 
@@ -84,10 +83,10 @@ def usual_setup(method: str, trainer: str | None, *, adapters: bool) -> RlSetup:
     adapters are trained, in which case their base model also serves as the reference."""
     uses_engine = method in GENERATING and trainer in BY_VERL
     # TRL trains by these methods without a reference unless a weight (`beta`) is set.
-    unweighted = method in GENERATING - WITH_CRITIC and trainer in (None, *BY_TRL)
+    lacks_weight = method in GENERATING - WITH_CRITIC and trainer in (None, *BY_TRL)
     return RlSetup(
         method=method,
-        has_reference=not (unweighted or method in WITHOUT_REFERENCE or adapters),
+        has_reference=not (lacks_weight or method in WITHOUT_REFERENCE or adapters),
         has_reward_model=method == "ppo",
         critic=method in WITH_CRITIC,
         engine_share=ENGINE_SHARE["verl"] if uses_engine else None,
@@ -111,7 +110,7 @@ OFFLOAD_KEYS = ("param_offload", "optimizer_offload")
 def method_of(reader: Reader) -> str | None:
     """The preference or RL method that a config uses; None for supervised training."""
     for name in METHOD_NAMES:
-        for setting, text in reader.named(name):
+        for setting, text in reader.with_key(name):
             method = re.sub(r"[^a-z]+", "_", text.lower()).strip("_")
             if method not in SUPERVISED | PAIRED | GENERATING:
                 continue
@@ -123,7 +122,7 @@ def method_of(reader: Reader) -> str | None:
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`
     for method, keys in SIGNS.items():
-        if any(reader.text_named(key, f"a key of {method}") for key in keys):
+        if any(reader.text_of_key(key, f"a key of {method}") for key in keys):
             return method
     return None
 
@@ -136,7 +135,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     models and what generates the answers. For Trinity-RFT it is empty too, because its explorer
     generates on other GPUs, and the measured table already includes its reference model's memory.
     """
-    trainer, read = fields["trainer"], reader.text_named
+    trainer, read = fields["trainer"], reader.text_of_key
     is_verl = reader.has_map("actor_rollout_ref")
     if trainer == "trinity" and not is_verl:
         read("algorithm_type", "the method of training")
@@ -156,7 +155,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     if method in GENERATING:
         changes |= generation(reader, is_verl=is_verl)
         if is_verl:
-            enable = reader.text_named("enable", "a reward model", "reward_model")
+            enable = reader.text_of_key("enable", "a reward model", "reward_model")
             changes["has_reward_model"] = enable in TRUE
     setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:
@@ -172,7 +171,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory, by what the config says
     about it, or else as in the method's `usual` setup."""
-    weight = reader.text_named("beta", "the weight of the reference")
+    weight = reader.text_of_key("beta", "the weight of the reference")
     if is_verl:
         # verl has a reference only for a KL loss or penalty; read both keys.
         return is_on(reader, "use_kl_loss") | is_on(reader, "use_kl_in_reward")
@@ -186,7 +185,7 @@ def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bo
 def generation(reader: Reader, *, is_verl: bool) -> Fields:
     """The fields of a setup that say whether an engine beside the training generates the answers,
     and not a server elsewhere or the policy itself, whose cache is not counted."""
-    read = reader.text_named
+    read = reader.text_of_key
     # Read the keys even if no engine counts, so that none is reported as not understood.
     mode, server = read("vllm_mode", "where the engine runs"), read("vllm_server_host", "a server")
     share = read("vllm_gpu_memory_utilization", "the engine's share")
@@ -211,5 +210,5 @@ def generation(reader: Reader, *, is_verl: bool) -> Fields:
 
 def is_on(reader: Reader, name: str) -> bool:
     """Whether a key is set to a value other than those that mean off."""
-    text = reader.text_named(name, name.replace("_", " "))
+    text = reader.text_of_key(name, name.replace("_", " "))
     return text is not None and text not in FALSE

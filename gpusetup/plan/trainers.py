@@ -23,9 +23,9 @@ from gpusetup.plan.job import (
     JOB_DEFAULTS,
     Recipe,
     TrainingJob,
-    samples,
-    tokens,
-    yarn,
+    samples_per_group,
+    tokens_per_gpu,
+    yarn_settings,
 )
 from gpusetup.plan.models import hub_id
 
@@ -189,7 +189,7 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     return TrainerSettings(
         trainer=trainer,
         title=row.title,
-        text=written(settings, row.format),
+        text=config_text(settings, row.format),
         missing=tuple(setting for setting, is_missing in without_key.items() if is_missing),
     )
 
@@ -200,8 +200,8 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     computing = job.amp or job.dtype
     has_adapters = job.lora is not None
     four_bits = job.quantize in ("nf4", "nf4-dq")
-    scales = job.quantize == "nf4-dq"
-    budget = tokens(job, recipe) if job.fills_token_budget else None
+    quantizes_scales = job.quantize == "nf4-dq"
+    budget = tokens_per_gpu(job, recipe) if job.fills_token_budget else None
     stage = job.strategy if job.strategy.startswith("zero") else None
     is_fsdp = job.strategy in ("fsdp", "fsdp1")
     adamw = "adamw_torch_fused" if job.step == "fused" else "adamw_torch"
@@ -219,7 +219,7 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "fused loss": job.loss == "fused",
         "has adapters": has_adapters,
         "four bits": four_bits,
-        "double quantized": scales,
+        "double quantized": quantizes_scales,
         "eight bits": job.quantize == "int8",
         "offloads checkpoints": job.offload_checkpoints,
         "flash": job.attention == "flash",
@@ -231,9 +231,9 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         **{name: is_on or None for name, is_on in switches.items()},
         "model": hub_id(job.shape.name),
         "context": job.context,
-        "yarn": yarn(job),
-        "samples": samples(job, recipe),
-        "samples without budget": samples(job, recipe) if budget is None else None,
+        "yarn": yarn_settings(job),
+        "samples": samples_per_group(job, recipe),
+        "samples without budget": samples_per_group(job, recipe) if budget is None else None,
         "budget": budget,
         "fills a budget": budget is not None,
         "sp": recipe.sp,
@@ -248,7 +248,7 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "finetuning type": "lora" if has_adapters else "full",
         "adapter": ("qlora" if four_bits else "lora") if has_adapters else None,
         "quantized bits": bits,
-        "quantizes scales": scales if four_bits else None,
+        "quantizes scales": quantizes_scales if four_bits else None,
         "llama-factory attention": {"flash": "fa2", "sdpa": "sdpa"}.get(job.attention, "disabled"),
         # The user has to write DeepSpeed's config.
         "deepspeed config": f"ds_{stage}.json" if stage else None,
@@ -261,7 +261,7 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def written(settings: Mapping[str, Any], form: str) -> str:
+def config_text(settings: Mapping[str, Any], form: str) -> str:
     """Settings with dotted keys as block YAML, as flags (`--name value`) or as Hydra's overrides
     (`name=value`)."""
     if form == "yaml":
@@ -269,8 +269,8 @@ def written(settings: Mapping[str, Any], form: str) -> str:
         for key, value in settings.items():
             *outer, name = key.split(".")
             inner = maps
-            for word in outer:
-                inner = inner.setdefault(word, {})
+            for map_name in outer:
+                inner = inner.setdefault(map_name, {})
             inner[name] = value
         return yaml_text(maps)
     lines = []

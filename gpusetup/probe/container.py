@@ -10,8 +10,7 @@ from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 COMPAT_FOLDER = re.compile(r"(?m)^[ \t]*(/\S*/compat(?:/lib[^/\s]*)?)/?[ \t]*$")
 """A line with a folder of a cuda-compat package, such as `/usr/local/cuda-12.8/compat/lib.real`."""
 GPU_NODE = re.compile(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu")
-"""The name of a device node through which a program reaches a GPU, on a desktop, in WSL or on a
-Jetson."""
+"""The name of a device node that leads to a GPU, on a desktop, in WSL or on a Jetson."""
 
 
 def read_container(system: System) -> Snapshot:
@@ -24,14 +23,15 @@ def read_container(system: System) -> Snapshot:
     lines += (read_or_none(system, "/proc/1/environ") or "").split("\0")
     lines += [path for path in MARKER_FILES if exists(system, path)]
     cgroup = read_or_none(system, "/proc/1/cgroup") or ""
-    found = [mark for mark in MARKERS.items() if any(line.startswith(mark[0]) for line in lines)]
-    found += [mark for mark in CGROUPS.items() if mark[0] in cgroup]
-    marker, kind = found[0] if found else ("no marker", "none")
-    given: bool | None = None
+    markers = [mark for mark in MARKERS if any(line.startswith(mark) for line in lines)]
+    markers += [part for part in CGROUPS if part in cgroup]
+    marker = markers[0] if markers else "no marker"
+    kind = {**MARKERS, **CGROUPS}.get(marker, "none")
+    has_gpu_node: bool | None = None
     # A container always has /dev/null, so an empty list means that the folder cannot be read. CUDA
     # images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
     if kind != "none" and (nodes := list_or_empty(system, "/dev")):
-        given = any(map(GPU_NODE.fullmatch, nodes))
+        has_gpu_node = any(map(GPU_NODE.fullmatch, nodes))
     # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists. A
     # cuda-compat folder there comes before the driver's own libcuda.
     texts = [system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")]
@@ -41,7 +41,7 @@ def read_container(system: System) -> Snapshot:
             texts.append(read_or_none(system, f"{configuration}/{name}") or "")
     folders = (str(folder) for folder in COMPAT_FOLDER.findall("\n".join(texts)))
     compat = next((one for one in folders if exists(system, f"{one}/libcuda.so.1")), None)
-    container = Container(kind=kind, nvidia_requested=given, cuda_compat_path=compat)
+    container = Container(kind=kind, nvidia_requested=has_gpu_node, cuda_compat_path=compat)
     reading = Reading(subject="container", source=marker, value=kind)
     return Snapshot(container=container, readings=(reading,))
 

@@ -88,6 +88,7 @@ def read_modinfo(system: System) -> Snapshot:
 
 
 def _read_proc_gpus(system: System) -> Snapshot:
+    """The GPUs that the kernel module lists, with name, UUID and address."""
     names = list_or_empty(system, GPUS_FOLDER)
     if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")
@@ -110,8 +111,7 @@ def _read_proc_gpus(system: System) -> Snapshot:
 
 
 NODE = re.compile(r"nvidia(?!-caps)|dxg")
-"""The names of NVIDIA's device nodes; the folder `nvidia-caps` is left out, because it contains MIG
-instances."""
+"""The names of NVIDIA's device nodes, without the folder of MIG instances (`nvidia-caps`)."""
 
 
 def read_nodes(system: System) -> Snapshot:

@@ -108,6 +108,7 @@ def parse_answer(source: str, answer: Answer) -> tuple[dict[str, Any], Snapshot]
 
 
 def _child_failure(source: str, answer: Answer) -> Event:
+    """The event for a child that failed, hung or crashed, with the step that it was in."""
     problem, step = str(answer["problem"]), answer.get("step") or {}
     # `system.processes` uses these texts.
     how = "failed"

@@ -156,8 +156,7 @@ def _listed_gpus(
 def _with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """The GPUs with `visible` set according to CUDA's list. If CUDA gives no list, they are
-    unchanged."""
+    """The GPUs with `visible` set according to CUDA's list; unchanged without a list."""
     if any(part.gpus is not None and part.cuda_api.init_code == 0 for part in answers):
         return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
     # If the variable hides all GPUs, CUDA reports that there is no device.

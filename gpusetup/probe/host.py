@@ -13,13 +13,7 @@ from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Too
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
-from gpusetup.system.system import (
-    System,
-    exists,
-    list_or_empty,
-    read_or_none,
-    unless_refused,
-)
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -61,9 +55,10 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     has_musl = any(file.startswith("ld-musl-") for file in list_or_empty(system, "/lib"))
     libc = str(facts.get("libc") or "") or ("musl" if has_musl else None)
     kernel_version = read_or_none(system, "/proc/version") or ""
-    # The last byte of this EFI variable is 1 if Secure Boot is on. A machine without EFI does not
-    # have the file.
+    # The last byte of this EFI variable is 1 if Secure Boot is on. Without EFI there is none.
     secure_boot = read_or_none(system, SECURE_BOOT)
+    # A kernel that a user built for WSL need not name Microsoft, but has WSL's device.
+    is_wsl = "microsoft" in kernel_version.lower() or exists(system, "/dev/dxg")
     os = replace(
         os,
         name=name,
@@ -72,7 +67,7 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
         # The closest relative first: a derived distribution can use their packages.
         like=tuple(release.get("ID_LIKE", "").lower().split()),
         libc=libc,
-        wsl="microsoft" in kernel_version.lower() or exists(system, "/dev/dxg"),
+        wsl=is_wsl,
         jetson=read_jetson(system),
         secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
@@ -135,8 +130,8 @@ def cgroup_values(system: System, name: str) -> Iterator[str]:
     own = OWN_CGROUP.search(cgroups)
     # The cgroup's path begins with a slash, but it is relative to /sys/fs/cgroup.
     folder = PurePosixPath(f"/sys/fs/cgroup{own[1] if own else ''}")
-    for one in (folder, *folder.parents):
-        yield read_or_none(system, f"{one}/{name}") or ""
+    for cgroup in (folder, *folder.parents):
+        yield read_or_none(system, f"{cgroup}/{name}") or ""
 
 
 NVCC_SECONDS = 3.0
@@ -184,8 +179,8 @@ def free_memory(system: System) -> int | None:
             # Cached files (`active_file` and `inactive_file`) count as used, but the kernel drops
             # them when memory is needed.
             cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
-            free_sizes.append(int(limit) - max(0, int(used) - cached))
-    return min((size for size in free_sizes if size), default=None)
+            free_sizes.append(max(0, int(limit) - max(0, int(used) - cached)))
+    return min((size for size in free_sizes if size is not None), default=None)
 
 
 def _memory_sizes(system: System) -> dict[str, int]:

@@ -77,8 +77,7 @@ INDEX_VARIABLES = (
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
-    """The state of the host, the allowed environment variables, and events about files in the
-    environment."""
+    """The state of the host, the allowed variables, and events about files in the environment."""
     environment, environ = allowed_variables(system.environ()), system.environ()
     # The target's folder if it is a conda environment, otherwise the active conda environment.
     is_conda = target is not None and target.record.manager == "conda"

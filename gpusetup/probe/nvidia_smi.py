@@ -53,13 +53,11 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
 
 
 def ask_nvidia_smi(system: System, options: Sequence[str], limit: float) -> Output | None:
-    """What nvidia-smi prints with these options within `limit` seconds; None if there is no
-    nvidia-smi."""
+    """What nvidia-smi prints with these options within `limit` seconds; None if it is missing."""
     program = system.which(PROGRAM)
     if program is None:
         return None
-    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
-    # that.
+    # On Linux, a query must not load kernel modules or create device nodes, as nvidia-smi does.
     starter: tuple[str, ...] = ()
     if system.family == "linux":
         starter = (sys.executable, "-I", "-S", HOLD_BACK)

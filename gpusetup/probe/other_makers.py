@@ -19,18 +19,18 @@ from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 
-def read_other_makers(system: System, found: Snapshot) -> Snapshot:
-    """The GPUs of another maker; empty if the machine has NVIDIA GPUs. `found` contains what was
-    read so far.
+def read_other_makers(system: System, read_before: Snapshot) -> Snapshot:
+    """The GPUs of another maker; empty if the machine has NVIDIA GPUs, according to the sources
+    that were read before.
 
     A machine with GPUs of several makers is judged by its NVIDIA GPUs, because their driver has
     already been queried.
     """
-    if found.gpus or judged_on(found.pci_devices) or found.driver.version:
+    if read_before.gpus or judged_on(read_before.pci_devices) or read_before.driver.version:
         return Snapshot()
     if system.family == "macos":
         return read_apple(system)
-    devices = found.pci_devices or ()
+    devices = read_before.pci_devices or ()
     of_amd = tuple(device for device in devices if device.vendor == AMD.id)
     of_intel = tuple(device for device in devices if device.vendor == INTEL.id)
     if system.family == "windows":
@@ -50,8 +50,7 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
 
 
 def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
-    """The AMD or Intel GPUs that Windows lists by name; it is unknown whether their driver
-    works."""
+    """The AMD or Intel GPUs that Windows lists; whether their driver works is unknown."""
     gpus = []
     for device in of_amd:
         if name := device.name or amd_name(device.device_id):
@@ -72,8 +71,7 @@ MODULE_VERSION = "/sys/module/amdgpu/version"
 ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
 NODES_READ = Reading(subject="makers.nodes", source="/dev", value="device nodes")
 MOST_NODES = 128
-"""The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
-of them."""
+"""The most topology nodes that are read: a server has 8 GPUs, or up to 64 partitions."""
 
 
 def on_linux(
@@ -84,17 +82,18 @@ def on_linux(
     bound = sorted({device.driver for device in devices if device.driver})
     is_amd = maker is AMD
     module_version = (read_or_none(system, MODULE_VERSION) or "") if is_amd else ""
+    own_nodes = (KFD,) if is_amd else ()
     stack = MakerStack(
         maker=maker.id,
         gpus=gpus,
         kernel_driver=next(iter(bound), None),
         driver_version=module_version.strip() or None,
         runtime=rocm_version(system) if is_amd else None,
-        nodes=compute_nodes(system, *((KFD,) if is_amd else ())),
+        nodes=compute_nodes(system, *own_nodes),
     )
-    found = ", ".join(gpu.target or gpu.name for gpu in gpus)
+    names = ", ".join(gpu.target or gpu.name for gpu in gpus)
     source = TOPOLOGY if is_amd else FOLDER
-    gpus_read = Reading(subject="makers.gpus", source=source, value=found)
+    gpus_read = Reading(subject="makers.gpus", source=source, value=names)
     return Snapshot(makers=stack, readings=(gpus_read, NODES_READ))
 
 
@@ -170,8 +169,7 @@ SYSCTL_SECONDS = 5.0
 
 
 def read_apple(system: System) -> Snapshot:
-    """The Apple chip and how much of its memory torch can use; an empty snapshot on an Intel
-    Mac."""
+    """The Apple chip and how much of its memory torch can use; empty on an Intel Mac."""
     output = system.run(SYSCTL, SYSCTL_SECONDS)
     values = dict(re.findall(r"^([\w.]{1,60}): (.{1,120})$", output.stdout, re.MULTILINE))
     if not values:
@@ -179,8 +177,7 @@ def read_apple(system: System) -> Snapshot:
     brand = values.get("machdep.cpu.brand_string", "")
     readings = (Reading(subject="makers.gpus", source="sysctl", value=brand or "unknown chip"),)
     is_named = brand.startswith("Apple")
-    # A translated program (Rosetta) sees the chip's name as `VirtualApple`, but the CPU's own flag
-    # is right.
+    # Under Rosetta the chip is called `VirtualApple`, but the CPU's own flag is right.
     if not is_named and values.get("hw.optional.arm64") != "1":
         return Snapshot(readings=readings)
     memory = values.get("hw.memsize", "")

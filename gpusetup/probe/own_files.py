@@ -30,8 +30,7 @@ def interrupted(prefix: str, family: str | None, *, half_made: bool = False) -> 
 
 
 def interruptions(machine: Snapshot) -> tuple[str, ...]:
-    """A sentence for each interrupted installation on the machine, with the command that finishes
-    it."""
+    """A sentence for each interrupted installation, with the command that finishes it."""
     sentences = []
     for event in machine.events:
         if event.kind == "install-unfinished":

@@ -28,8 +28,7 @@ def dump_snapshot(snapshot: Snapshot) -> str:
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """Read a snapshot file, or the snapshot in doctor's output. Raises BadInput, which names the
-    position."""
+    """Read a snapshot file, or the snapshot in doctor's output; BadInput names the position."""
     return parse_snapshot(read_bytes(Path(path)), str(path))
 
 
@@ -107,8 +106,7 @@ def example_machines() -> tuple[str, ...]:
 
 
 def machine_named(name_or_path: str) -> Snapshot:
-    """The example machine with this name or, if there is none, the snapshot in the file at this
-    path."""
+    """The example machine with this name or, if there is none, the snapshot file at this path."""
     example = MACHINES / f"{name_or_path}.json"
     # Only a plain name is accepted: `../x` must not lead out of the folder of examples.
     is_plain_name = Path(name_or_path).name == name_or_path

@@ -21,8 +21,7 @@ IMPORTED_BY_TORCH = (
     "select", "signal", "socket", "ssl", "string", "struct", "tarfile", "tempfile", "timeit",
     "token", "traceback", "types", "typing", "uuid", "warnings",
 )  # fmt: skip
-"""Modules that `import torch` imports. A file with such a name in the working folder hides the
-module."""
+"""Modules that `import torch` imports; a file of that name in the working folder hides one."""
 
 
 def read_torch(system: System, target: TargetPython | None) -> Snapshot:

@@ -58,7 +58,7 @@ class Requested(Frozen):
     """The extra or dependency group that contains it; None for the project's own dependencies."""
 
 
-class Later(Frozen):
+class DirectReference(Frozen):
     """A line for which no index can be asked: a wheel's URL, `git+https://...` or `-e .`."""
 
     text: str
@@ -114,7 +114,7 @@ class Ask(Record):
     requests: list[Requested] = []
     limits: list[Requested] = []
     """Limits that install nothing by themselves, such as those in a file of `-c`."""
-    later: list[Later] = []
+    direct: list[DirectReference] = []
     """What is installed after torch, because no index has it."""
     indexes: list[NamedIndex] = []
     sources: list[Source] = []
@@ -145,18 +145,18 @@ class Ask(Record):
         """The project's own requirements, and those of one extra or group."""
         return [one for one in self.requests if one.variant in (None, variant)]
 
-    def counting(self, environment: Mapping[str, str], variant: str | None = None) -> Ask:
+    def on_machine(self, environment: Mapping[str, str], variant: str | None = None) -> Ask:
         """What counts on a machine with these marker variables: nothing of other extras and groups,
         and no line whose marker excludes the machine."""
 
-        def counts(one: Requested | Later | Source) -> bool:
+        def counts(one: Requested | DirectReference | Source) -> bool:
             return one.variant in (None, variant) and applies(one.marker, environment)
 
         return replace(
             self,
             requests=[*filter(counts, self.requests)],
             limits=[*filter(counts, self.limits)],
-            later=[*filter(counts, self.later)],
+            direct=[*filter(counts, self.direct)],
             sources=[*filter(counts, self.sources)],
         )
 
@@ -168,7 +168,7 @@ class Ask(Record):
     @property
     def names_torch(self) -> bool:
         """Whether the file says which torch it wants, in any of the ways in which it can."""
-        by_wheels = any(one.torch for one in self.later)
+        by_wheels = any(one.torch for one in self.direct)
         return bool(self.family or self.variants or self.image or by_wheels)
 
     # --- what a reader adds -----------------------------------------------------------------------
@@ -183,10 +183,11 @@ class Ask(Record):
         if len(word) <= LONGEST:
             with suppress(InvalidRequirement, RecursionError):
                 requirement = Requirement(word)
+        # An address with or without a name, or a line that is neither.
         if requirement is None or requirement.url:
-            later = later_of(word, place, variant)
-            if later:
-                self.later.append(later)
+            reference = direct_reference(word, place, variant)
+            if reference:
+                self.direct.append(reference)
             else:
                 self.unread.append(f"{place}: {without_logins(word[:80])}")
             return
@@ -208,9 +209,9 @@ class Ask(Record):
     def add_index(self, url: str, place: str, name: str | None = None) -> None:
         """Add an index with the backend that its URL names: torch's own and its mirrors
         (`.../whl/cu128`), and the pages of extensions (`.../whl/torch-2.4.0+cu121.html`)."""
-        found = re.search(rf"/whl/(?:nightly/|test/)?({LABEL})/?$", url[:LONGEST])
-        found = found or re.search(r"[+/](cu\d{3}|cpu)(?![a-z\d])", url)
-        backend = found[1].lower() if found else None
+        label = re.search(rf"/whl/(?:nightly/|test/)?({LABEL})/?$", url[:LONGEST])
+        label = label or re.search(r"[+/](cu\d{3}|cpu)(?![a-z\d])", url)
+        backend = label[1].lower() if label else None
         self.indexes.append(NamedIndex(url=url, place=place, name=name, backend=backend))
 
 
@@ -222,7 +223,9 @@ def applies(marker: str, environment: Mapping[str, str]) -> bool:
         return True
 
 
-def later_of(word: str, place: str, variant: str | None = None, marker: str = "") -> Later | None:
+def direct_reference(
+    word: str, place: str, variant: str | None = None, marker: str = ""
+) -> DirectReference | None:
     """What a line installs from an address or a folder; None if it names neither. `variant` is the
     extra or group with the line, and `marker` one that stands beside it.
 
@@ -252,7 +255,7 @@ def later_of(word: str, place: str, variant: str | None = None, marker: str = ""
         elif series:
             torch = f"=={series[1]}.{series[2]}.*"
         backend = cuda[0] if cuda else None
-    return Later(
+    return DirectReference(
         text=text.strip(),
         place=place,
         marker=own_marker.strip() or marker,
@@ -264,5 +267,5 @@ def later_of(word: str, place: str, variant: str | None = None, marker: str = ""
 
 def named_family(names: Iterable[str]) -> tuple[str, ...]:
     """torch and its companions among these names, torch first."""
-    there = set(names)
-    return tuple(name for name in FAMILY if name in there)
+    members = {*FAMILY} & {*names}
+    return tuple(name for name in FAMILY if name in members)

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choose import choose
-from gpusetup.choose.constraints import first_reason, in_scope, nearest, pick, preference
+from gpusetup.choose.constraints import best_build, in_scope, main_reason, nearest_build, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
-from gpusetup.choose.installed import installed_backend, marker_environment, public
+from gpusetup.choose.installed import installed_backend, marker_environment, public_version
 from gpusetup.choose.wish import (
     Wish,
     allows_torch,
@@ -38,7 +39,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
+from gpusetup.project.ask import Ask, DirectReference, Requested, Variant, named_family
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
 """Extras with these names stand for the build that fits the user's GPU."""
@@ -55,7 +56,7 @@ class Decision(Frozen):
     wish: Wish
     variant: Variant | None = None
     """The extra or group that chooses the build for this host."""
-    later: tuple[Later, ...] = ()
+    direct: tuple[DirectReference, ...] = ()
     """What is installed after torch on this machine, because no index has it."""
     notes: tuple[str, ...] = ()
 
@@ -69,8 +70,9 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     """
     environment = marker_environment(host.machine)
     chosen: Variant | None = None
-    # What counts of each file on this machine.
-    here: list[Ask] = []
+    # What counts of the files on this machine.
+    requests, limits = list[Requested](), list[Requested]()
+    direct, notes, preferred = list[DirectReference](), list[str](), list[tuple[str, str]]()
     for ask in asks:
         if keeps_image(ask):
             others = " ".join(one.name for one in ask.of())
@@ -80,22 +82,26 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
             )
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
-        here.append(ask.counting(environment, variant.name if variant else None))
-    requests = [one for file in here for one in file.requests]
-    limits = [one for file in here for one in file.limits]
-    later = tuple(one for file in here for one in file.later)
-    notes = [note for ask in asks for note in notes_of(ask)]
-    preferred = [one for pair in zip(asks, here, strict=True) for one in named_backends(*pair)]
-    torch, pinned_backend, place = bounds_of([*requests, *limits], later, catalog)
-    if torch:
-        # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
-        torch = ",".join(filter(None, (torch, specifier_text(wish.torch))))
-    asked_backend = wish.wanted_backend if wish.wanted_backend != "auto" else pinned_backend
+        ask_here = ask.on_machine(environment, variant.name if variant else None)
+        requests += ask_here.requests
+        limits += ask_here.limits
+        direct += ask_here.direct
+        notes += notes_of(ask)
+        preferred += named_backends(ask, ask_here)
+    bounds = bounds_of([*requests, *limits], direct, catalog)
+    torch = wish.torch
+    if bounds.torch:
+        # A bare version of `--torch` (`2.9.1`) means exactly that one, with a file's bounds too.
+        torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
+    # A backend that the user names takes precedence over the one in a pin.
+    backend = wish.wanted_backend
+    if backend == "auto":
+        backend = bounds.backend or "auto"
     texts = (one.text for one in requests if one.name not in FAMILY)
     wish = replace(
         wish,
-        torch=torch or wish.torch,
-        backend=asked_backend or "auto",
+        torch=torch,
+        backend=backend,
         family=named_family((*wish.family, *(one.name for one in requests))),
         packages=tuple(dict.fromkeys((*wish.packages, *texts))),
         from_project=bool(requests),
@@ -105,15 +111,16 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if wish.backend == "auto":
         wish, reason = with_preferred(wish, preferred, host, catalog)
         notes += [reason] if reason else []
-    if place:
-        backend = pinned_backend or next((backend for backend, _ in preferred), None)
-        refuse_bound(wish, place, backend, host, catalog)
-    return Decision(wish=wish, variant=chosen, later=later, notes=tuple(dict.fromkeys(notes)))
+    if bounds.place:
+        first_named = next((backend for backend, _ in preferred), None)
+        refuse_bound(wish, bounds.place, bounds.backend or first_named, host, catalog)
+    all_notes = tuple(dict.fromkeys(notes))
+    return Decision(wish=wish, variant=chosen, direct=tuple(direct), notes=all_notes)
 
 
-def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
+def named_backends(ask: Ask, ask_here: Ask) -> Iterator[tuple[str, str]]:
     """Yields the backends that a file names, each with its place, the one that counts most first.
-    `here` is what counts of the file on this machine.
+    `ask_here` is what counts of the file on this machine.
 
     A wheel is built for one CUDA, so it counts most; then what the file says for torch itself, and
     at last an index, which may be for other packages.
@@ -121,9 +128,9 @@ def named_backends(ask: Ask, here: Ask) -> Iterator[tuple[str, str]]:
     # An index for sources only serves the packages that name it.
     of_sources = [source.index for source in ask.sources]
     for backend, place in (
-        *((one.backend, one.place) for one in here.later),
+        *((one.backend, one.place) for one in ask_here.direct),
         (ask.backend, f"{ask.path}'s CUDA"),
-        (source_backend(here), ask.path),
+        (source_backend(ask_here), ask.path),
         *((one.backend, one.place) for one in ask.indexes if one.name not in of_sources),
     ):
         if backend:
@@ -157,15 +164,24 @@ def notes_of(ask: Ask) -> Iterator[str]:
         yield f"not read: {lines}{f'; and {hidden} more' if hidden > 0 else ''}"
 
 
+class Bounds(NamedTuple):
+    """What a project's lines, and the names of its wheels, allow for torch."""
+
+    torch: str
+    """The versions as a specifier; "" for any."""
+    backend: str | None
+    """The backend of a local label, which is part of a pin."""
+    place: str
+    """The place of the strictest bound; "" without one."""
+
+
 def bounds_of(
-    lines: Iterable[Requested], later: Iterable[Later], catalog: Catalog
-) -> tuple[str, str | None, str]:
-    """The torch versions that satisfy all of a project's lines and the names of its wheels, as a
-    specifier ("" for any); the backend of a local label, which is part of the pin; and the place of
-    the strictest bound on torch ("" without one)."""
+    lines: Iterable[Requested], direct: Iterable[DirectReference], catalog: Catalog
+) -> Bounds:
+    """The bounds on torch that satisfy all of these lines and wheels of a project."""
     bounded = [one for one in lines if one.name in FAMILY and one.versions]
     of_torch = [one for one in bounded if one.name == "torch"]
-    wheels = [wheel for wheel in later if wheel.torch]
+    wheels = [wheel for wheel in direct if wheel.torch]
     specifiers = [*map(_without_label, of_torch), *(wheel.torch or "" for wheel in wheels)]
     torch = ",".join(dict.fromkeys(specifiers))
     companions = [(one.name, _without_label(one)) for one in bounded if one.name != "torch"]
@@ -179,7 +195,7 @@ def bounds_of(
     # An exact pin is named as the reason before a range.
     pins = [one for one in of_torch if "==" in one.versions]
     places = (*(one.place for one in (*pins, *bounded)), *(wheel.place for wheel in wheels))
-    return torch, next(backends, None), next(iter(places), "")
+    return Bounds(torch, next(backends, None), next(iter(places), ""))
 
 
 def _without_label(one: Requested) -> str:
@@ -198,7 +214,7 @@ def with_preferred(
     # Why each backend is not taken. The first is about the one that counts most.
     reasons = []
     for backend, place in preferred:
-        # If no NVIDIA GPU was found, or nothing tells, the project's own word counts.
+        # If no NVIDIA GPU was found, or it is unknown, the project may choose the CPU.
         if backend == "cpu" and host.facts.presence == "some":
             reasons.append(f"{place} names the index for the CPU, which would not use the GPU")
             continue
@@ -212,9 +228,9 @@ def with_preferred(
             )
         for name in names:
             question = question_of(replace(wish, backend=name), host, catalog)
-            if pick(question):
+            if best_build(question):
                 return replace(wish, backend=name), None
-            reasons.append(f"{place} names {name}, which {first_reason(question)}")
+            reasons.append(f"{place} names {name}, which {main_reason(question)}")
     return wish, next(iter(reasons), None)
 
 
@@ -228,13 +244,15 @@ def source_backend(ask: Ask) -> str | None:
     return next(of_torch, None)
 
 
-def backend_of_variant(variant: Variant, ask: Ask, here: Ask, catalog: Catalog) -> str | None:
+def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask, catalog: Catalog) -> str | None:
     """The backend for which an extra or a group stands, by its source or else by its name; `auto`
-    for the one that fits the GPU, None if it stands for none. `here` is what counts of the file on
-    this machine with this variant."""
-    # With a source of its own, the name no longer counts, even where the source does not apply.
+    for the one that fits the GPU, None if it stands for none. `ask_here` is what counts of the file
+    on this machine with this variant."""
+    # With a separate source, the name no longer counts, even if the source does not apply here.
     if any(one.variant == variant.name for one in ask.sources):
-        return source_backend(replace(here, sources=[one for one in here.sources if one.variant]))
+        return source_backend(
+            replace(ask_here, sources=[one for one in ask_here.sources if one.variant])
+        )
     if variant.name.lower() in OF_THE_GPU:
         return "auto"
     label = backend_label(variant.name)
@@ -249,21 +267,21 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     """
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
-    # With torch among the project's own dependencies, or in an extra that names no CUDA, the
-    # project does not depend on one of these.
+    # Whether the project also gets a torch without these extras: from its own dependencies, or from
+    # an extra that names no CUDA.
     has_other = bool(ask.family)
     for variant in ask.variants:
-        here = ask.counting(marker_environment(host.machine), variant.name)
-        backend = backend_of_variant(variant, ask, here, catalog)
+        ask_here = ask.on_machine(marker_environment(host.machine), variant.name)
+        backend = backend_of_variant(variant, ask, ask_here, catalog)
         if backend is None:
             has_other = True
             continue
-        torch, _, _ = bounds_of(here.requests, (), catalog)
-        question = question_of(Wish(torch=torch or None, backend=backend), host, catalog)
-        build = pick(question)
+        torch = bounds_of(ask_here.requests, (), catalog).torch or None
+        question = question_of(Wish(torch=torch, backend=backend), host, catalog)
+        build = best_build(question)
         # A build for the CPU would leave the GPU unused.
         if build is None:
-            reasons.append(f"{variant.name}: {first_reason(question)}")
+            reasons.append(f"{variant.name}: {main_reason(question)}")
         elif build.cuda or maker_of(backend) or host.facts.presence != "some":
             fitting.append((build, variant))
     if fitting:
@@ -276,16 +294,13 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     return None
 
 
-# --- when it does not fit -------------------------------------------------------------------------
-
-
 def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, TorchBuild] | None:
     """The newest Python that a project allows and for which a build fits, with that build."""
     pythons = {name for build in in_scope(question) for name in build.pythons}
     for name in sorted(pythons, key=parsed, reverse=True):
         # `3.13t` is the Python without the GIL, for which few packages have wheels.
         if not name.endswith("t") and allows_python(allowed, name):
-            build = pick(replace(question, host=replace(question.host, python=name)))
+            build = best_build(replace(question, host=replace(question.host, python=name)))
             if build:
                 return name, build
     return None
@@ -294,8 +309,12 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if a project excludes the Python of the environment, with the Python that
     it takes and the torch that comes with it."""
+    # Only the machine's own Python has a patch version; a described one has none.
     version = host.machine.python.version or host.facts.python
-    if ask.brings_python or not ask.python or not host.facts.python or not version:
+    # Such a tool creates the environment with a Python that the project takes.
+    if ask.brings_python:
+        return
+    if not ask.python or not host.facts.python or not version:
         return
     if allows_python(ask.python, version):
         return
@@ -333,7 +352,7 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
     the nearest that works. `place` has the bound, and `backend` is named beside it."""
     question = question_of(wish, host, catalog)
     # `choose` itself refuses a backend of AMD or Intel, and names the GPU.
-    if maker_of(wish.wanted_backend) not in (None, "nvidia") or pick(question):
+    if maker_of(wish.wanted_backend) not in (None, "nvidia") or best_build(question):
         return
     # What would work instead, the nearest first: another Python, another backend, another torch.
     torch, hints = (wish.torch or "").removeprefix("=="), [UNCHANGED]
@@ -341,20 +360,22 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
     if other and other[0] != host.facts.python:
         python, build = other
         hints.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
-    free = replace(question.wish, torch=torch or None, backend="auto")
-    same_torch = pick(replace(question, wish=free))
-    # The first version of the bound: 2.6 of `>=2.6,<2.8`.
-    number = re.search(r"\d+(?:\.\d+)*", torch)
-    any_torch = replace(question, wish=replace(free, torch=None))
-    near = same_torch or nearest(number[0] if number else "0", any_torch)
-    if near:
-        what, then = "torch", ": change the pin, then run this again"
-        if same_torch:
-            what, then = "the same torch", ""
-        hints.append(f"the nearest that works: {what} {near.torch} from {near.backend}{then}")
+    any_backend = replace(question.wish, torch=torch or None, backend="auto")
+    same_torch = best_build(replace(question, wish=any_backend))
+    if same_torch:
+        works = f"the same torch {same_torch.torch} from {same_torch.backend}"
+        hints.append(f"the nearest that works: {works}")
+    else:
+        # The first version of the bound: 2.6 of `>=2.6,<2.8`.
+        number = re.search(r"\d+(?:\.\d+)*", torch)
+        any_torch = replace(question, wish=replace(any_backend, torch=None))
+        near = nearest_build(number[0] if number else "0", any_torch)
+        if near:
+            works = f"torch {near.torch} from {near.backend}: change the pin, then run this again"
+            hints.append(f"the nearest that works: {works}")
     label = f" from {backend}" if backend else ""
     raise Unsatisfiable(
-        f"{place} asks for torch {torch}{label}, which {first_reason(question)}",
+        f"{place} asks for torch {torch}{label}, which {main_reason(question)}",
         hint="\n".join(hints),
     )
 
@@ -373,13 +394,14 @@ def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
     return machine
 
 
-def afterwards(later: Sequence[Later], machine: Snapshot) -> tuple[str, ...]:
-    """A note with the command that installs what no index has, once torch is there."""
-    if not later:
+def notes_on_direct(direct: Sequence[DirectReference], machine: Snapshot) -> tuple[str, ...]:
+    """One note with the command that installs all that no index has, once torch is there; empty if
+    there is none."""
+    if not direct:
         return ()
     words: list[str] = []
-    for one in later:
-        line = without_logins(one.text)
+    for reference in direct:
+        line = without_logins(reference.text)
         # `-e .` is an option and its value, and `name @ https://...` is one word.
         words += line.split(" ", 1) if line.startswith("-") else [line]
     python = machine.python.executable
@@ -426,7 +448,7 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     has_uv_choice = ask.has_project and (decision.variant is not None or bool(ask.sources))
     words = ("--project",) if has_uv_choice else ("-r", file)
     has_backend = wish.wanted_backend in ("auto", installed_backend(machine, catalog))
-    if installed and allows_torch(wish.torch, public(installed)) and has_backend:
+    if installed and allows_torch(wish.torch, public_version(installed)) and has_backend:
         meets: bool | None = True
         sentence = f"{file} asks for {asks}: this environment's torch {installed} meets it"
     else:
@@ -448,5 +470,5 @@ def _torch_of(ask: Ask, variant: Variant | None = None) -> str:
     """torch and its companions as a project asks for them, the first few; "" if it does not."""
     lines = ask.of(variant.name if variant else None)
     names = [one.text for one in lines if one.name in FAMILY]
-    names += [f"torch{one.torch}" for one in ask.later if one.torch]
+    names += [f"torch{one.torch}" for one in ask.direct if one.torch]
     return ", ".join(names[:MOST_LISTED])

@@ -52,7 +52,7 @@ def edit_for(
     url = build.index or index_url(build.backend, root)
     if ask.is_poetry:
         return _edit_of_poetry(ask, family, build, url)
-    here = ask.counting(marker_environment(host.machine), variant_name)
+    here = ask.on_machine(marker_environment(host.machine), variant_name)
     sources = {one.package: one.index for one in here.sources}
     index = _index_of_torch(ask, sources.get("torch"))
     sync = ("uv", "sync", *(variant.words if variant else ()))

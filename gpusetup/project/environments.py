@@ -52,10 +52,10 @@ def add_spec(ask: Ask, text: str, file: str) -> None:
 
     Only torch, its family, Python and what chooses CUDA matter: conda installs the rest itself.
     """
-    found = SPEC.fullmatch(text.strip()[:500])
-    if not found:
+    spec = SPEC.fullmatch(text.strip()[:500])
+    if not spec:
         return
-    name, versions = found["name"].lower(), found["versions"] or ""
+    name, versions = spec["name"].lower(), spec["versions"] or ""
     name = TORCH_NAMES.get(name, name)
     # Python's minor version has two digits, CUDA's has one.
     number = re.search(r"(\d{1,2})\.(\d{1,2})", versions)
@@ -73,7 +73,7 @@ def add_spec(ask: Ask, text: str, file: str) -> None:
             versions = f"=={release}" if release.count(".") > 1 else f"=={release}.*"
         ask.add(f"{name}{versions}", f"{file}: {text}")
         # The build string names the CUDA: `pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0`.
-        cuda = re.search(r"cuda_?(\d{2})\.?(\d)", found["build"] or "")
+        cuda = re.search(r"cuda_?(\d{2})\.?(\d)", spec["build"] or "")
         ask.backend = f"cu{cuda[1]}{cuda[2]}" if cuda else ask.backend
 
 
@@ -105,8 +105,10 @@ def add_dockerfile(ask: Ask) -> None:
     ask.brings_python = True
     variables: dict[str, str] = {}
 
-    def value_of(found: re.Match[str]) -> str:
-        return variables.get(found["braced"] or found["plain"], found["default"] or found[0])
+    def value_of(variable: re.Match[str]) -> str:
+        """The variable's value, its default, or, if it has neither, its own text."""
+        name = variable["braced"] or variable["plain"]
+        return variables.get(name, variable["default"] or variable[0])
 
     for number, line in lines_of(text):
         place = f"{file}, line {number}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.project.ask import MOST_BYTES, Ask, Source, Variant, later_of, named_family
+from gpusetup.project.ask import MOST_BYTES, Ask, Source, Variant, direct_reference, named_family
 from gpusetup.project.requirements import add_file
 from gpusetup.uv.toml import parse_toml
 
@@ -102,8 +102,10 @@ def add_uv(ask: Ask, uv: Mapping[str, Any]) -> None:
                     Source(package=package, index=index, variant=variant, marker=marker)
                 )
             if address:
-                later = later_of(f"{package} @ {address}", f"{place} sources", variant, marker)
-                ask.later += [later] if later else []
+                reference = direct_reference(
+                    f"{package} @ {address}", f"{place} sources", variant, marker
+                )
+                ask.direct += [reference] if reference else []
                 elsewhere.add(package)
     ask.requests = [
         one for one in ask.requests if one.name not in elsewhere or named_family([one.name])
@@ -152,13 +154,13 @@ def specifier_of_poetry(text: str) -> str:
     parts = []
     # Of alternatives (`^2.4 || ^3.0`), which a specifier cannot express, only the first is read.
     for part in filter(None, (piece.strip() for piece in text.split("||")[0].split(","))):
-        found = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
-        if found:
-            numbers = [int(number) for number in found[2].split(".")]
+        caret_or_tilde = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
+        if caret_or_tilde:
+            numbers = [int(number) for number in caret_or_tilde[2].split(".")]
             last = len(numbers) - 1
             # The position of the last number that stays the same.
             fixed = min(1, last)
-            if found[1] == "^":
+            if caret_or_tilde[1] == "^":
                 fixed = next((position for position, one in enumerate(numbers) if one), last)
             end = [*numbers[:fixed], numbers[fixed] + 1]
             parts.append(f">={part[1:]},<{'.'.join(map(str, end))}")
@@ -192,8 +194,11 @@ def add_setup_py(ask: Ask) -> None:
         if isinstance(node, ast.Assign):
             names = [name.id for name in node.targets if isinstance(name, ast.Name)]
             variables |= dict.fromkeys(names, node.value)
-        elif isinstance(node, ast.Call) and is_setup(node):
-            arguments |= {keyword.arg: keyword.value for keyword in node.keywords}
+        elif isinstance(node, ast.Call):
+            # `setup(...)`, whose name is an `id`, or `setuptools.setup(...)`.
+            called = (getattr(node.func, "id", None), getattr(node.func, "attr", None))
+            if "setup" in called:
+                arguments |= {keyword.arg: keyword.value for keyword in node.keywords}
     values = {
         word: variables.get(value.id, value) if isinstance(value, ast.Name) else value
         for word, value in arguments.items()
@@ -212,18 +217,10 @@ def add_setup_py(ask: Ask) -> None:
             ask.unread.append(f"{place}: it is computed when setup.py runs")
 
 
-def is_setup(call: ast.Call) -> bool:
-    """Whether a call is `setup(...)`, whose name is an `id`, or `setuptools.setup(...)`."""
-    return "setup" in (getattr(call.func, "id", None), getattr(call.func, "attr", None))
-
-
 def _text(value: ast.expr | None) -> str | None:
     """The text of a literal; None for anything else."""
     is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
     return value.value if is_text else None  # type: ignore[union-attr]
-
-
-# --- locks ----------------------------------------------------------------------------------------
 
 
 def add_lock(ask: Ask) -> None:

@@ -48,7 +48,7 @@ def read_ask(path: str) -> Ask:
                 # Without `[project]`, the answer names the file that has the requirements.
                 ask.path = path if ask.has_project else str(file)
                 ask.requests, ask.python = setup.requests, ask.python or setup.python
-                ask.later += setup.later
+                ask.direct += setup.direct
                 ask.left_out += setup.left_out
                 ask.unread += setup.unread
                 break

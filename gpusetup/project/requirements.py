@@ -13,7 +13,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.logins import without_logins
-from gpusetup.project.ask import MOST_BYTES, Ask, Later
+from gpusetup.project.ask import MOST_BYTES, Ask, DirectReference
 
 MOST_FILES = 100
 """A limit on nested files, because a stranger's files may name each other without end."""
@@ -108,6 +108,6 @@ def add_line(
     elif option in ("-i", "-f"):
         ask.add_index(value, place)
     elif option == "-e":
-        ask.later.append(Later(text=f"-e {value}", place=place))
+        ask.direct.append(DirectReference(text=f"-e {value}", place=place))
     elif option not in WITHOUT_EFFECT:
         ask.unread.append(f"{place}: {without_logins(option)}")

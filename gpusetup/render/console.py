@@ -114,7 +114,7 @@ class Console:
         """Write a text unchanged, such as a completion script, to stdout or to the file of
         `--output`. Raises Blocked if the file cannot be written."""
         if not self.output:
-            streams.put(text)
+            streams.write_stdout(text)
             return
         from pathlib import Path
 
@@ -124,7 +124,7 @@ class Console:
     def talk(self, text: str) -> None:
         """Write a message or a screen to stderr, ending with a newline."""
         ending = "" if isinstance(text, Screen) else "\n"
-        streams.say(self._for_stream(text, sys.stderr) + ending)
+        streams.write_stderr(self._for_stream(text, sys.stderr) + ending)
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report the error that ended the command, and return its exit code."""

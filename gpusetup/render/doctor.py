@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 MOST_ENVIRONMENTS = 5
 """More than these would push everything else off the screen; `--json` lists all."""
 NOT_BY_INSTALL = (
-    "Run the commands above yourself (`gpusetup install` does not), then run `gpusetup doctor` "
-    "again."
+    "Run the commands above yourself (`gpusetup install` does not){where}, then run `gpusetup "
+    "doctor` again."
 )
 EVIDENCE_SHOWN = 6
 """More lines than this would push the fix off the screen; `--json` contains all of them."""
 
 
-def doctor_screen(answer: DoctorAnswer) -> Screen:
+def doctor_screen(answer: DoctorAnswer, recorded: str | None = None) -> Screen:
     """The screen of doctor's result: the cause with its evidence and fix, then other findings and
-    facts about the machine."""
+    facts about the machine. `recorded` names the file if it is about a recorded machine."""
     root = main_finding(answer)
     lines: list[str] = []
     if answer.project is not None:
@@ -58,7 +58,8 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
             others += in_short(finding)
     lines += section("Also found", others)
     lines += section("What was read, and whether it fits", _fits(answer, root))
-    lines += section("This machine", facts(machine_facts(answer)))
+    title = f"The recorded machine ({recorded})" if recorded else "This machine"
+    lines += section(title, facts(machine_facts(answer)))
     environments: list[str] = []
     for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
         line = own_line("gpusetup", "doctor", "--python", environment.prefix)
@@ -67,7 +68,8 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     # The reader of a report cannot run commands on the machine that it is from.
     fixes_here = root.fix.commands if root and root.fix and not is_report(answer) else ()
     if fixes_here and not any(line.startswith("gpusetup install") for line in fixes_here):
-        lines += ["", NOT_BY_INSTALL]
+        where = " on the recorded machine" if recorded else ""
+        lines += ["", NOT_BY_INSTALL.format(where=where)]
     return Screen(lines)
 
 
@@ -200,8 +202,7 @@ TARGET_FIRST = (
 
 
 def _needs_environment(fix: Fix, machine: Snapshot) -> bool:
-    """Whether a fix has commands that change packages, and nothing shows the environment that they
-    must run in."""
+    """Whether a fix changes packages, and nothing shows the environment that it must run in."""
     # A snapshot was taken in the environment that it describes, and `uv sync` finds a project's.
     if machine.origin != "report" or machine.python.manager == "uv project":
         return False

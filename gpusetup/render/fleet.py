@@ -9,7 +9,7 @@ from shlex import quote
 from gpusetup.fleet.differences import COPIED, KIND, OLD
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import COST_SPEED, FleetAnswer, NodeAnswer, Status
 from gpusetup.render.screen import (
     BUT,
     COMMAND,
@@ -28,9 +28,12 @@ from gpusetup.render.screen import (
 STATUS_MARKS = {"failed": NO, "differs": BUT, "ok": OK}
 STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", "ok": "healthy"}
 """The words for each status in a count of nodes, in the order of the verdict."""
+ABOUT_SLOW = (
+    "Leave slow nodes out of your Slurm jobs (`{}`), and show this to the cluster's administrator."
+)
 ABOUT_DIFFERENCES = (
-    "If a difference is not intended, change the node to what most nodes have. Then take its "
-    "record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
+    "If a different setting is not intended, change it to what most nodes have. Then take the "
+    "node's record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
 )
 
 
@@ -47,8 +50,12 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     for nodes in nodes_by_faults.values():
         lines += _faulty_nodes(nodes)
 
-    if any(node.status == "differs" for node in answer.nodes):
-        lines += section("To look at", [ScreenLine(f"  {ABOUT_DIFFERENCES}", hang=2)])
+    differing = [node for node in answer.nodes if node.status == "differs"]
+    slow = [node.name for node in differing if COST_SPEED & {one.id for one in node.findings}]
+    advice = [ABOUT_SLOW.format(quote(f"--exclude={slurm_list(slow)}"))] if slow else []
+    if any(node.drift for node in differing):
+        advice.append(ABOUT_DIFFERENCES)
+    lines += section("To look at", [ScreenLine(f"  {text}", hang=2) for text in advice])
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
@@ -81,8 +88,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
 
 
 def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
-    """Yields the lines of nodes with the same faults: their names, the faults, and the next
-    step."""
+    """Yields the lines of nodes with the same faults: names, faults, and the next step."""
     node = nodes[0]
     sign, role = STATUS_MARKS[node.status]
     names = slurm_list(node.name for node in nodes)

@@ -57,8 +57,7 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     for wheel in wheels:
         # An index does not have to report file sizes.
         size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
-        # Show the host of the file, not of the index, because an index may keep its files
-        # elsewhere.
+        # Show the host of the file, because an index may keep its files elsewhere.
         source = f"your index: {wheel.host}"
         if wheel.is_of_torch_index or not wheel.host:
             source = without_logins(wheel.url).rpartition("/")[0]

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 
 def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
-    """Maps labels to facts about the machine for doctor's screen; None means that the fact is left
-    out."""
+    """Label -> fact about the machine for doctor's screen; None leaves the fact out."""
     machine = answer.snapshot
     python, torch = machine.python, machine.torch
     # A version such as 2.9.1+cu128 already contains the backend.
     backend = None if "+" in (torch.version or "") else torch.backend
     installer = f"installed by {torch.installer}" if torch.installer else None
+    torch_text = joined(torch.version, backend, installer)
+    if torch.installed is False:
+        torch_text = "not installed"
     environment = python.executable or "unknown"
     if python.chosen_by:
         environment += f" (from {python.chosen_by})"
@@ -33,9 +35,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     values: dict[str, str | None] = {
         **host_facts(machine),
         "links": _links_line(machine),
-        "torch": "not installed"
-        if torch.installed is False
-        else joined(torch.version, backend, installer),
+        "torch": torch_text,
         "Python": joined(python.version, python.manager),
         "environment": environment,
         "container": None if container == "none" else container,
@@ -206,8 +206,7 @@ def _built(build: ResolveAnswer | Offer) -> str:
 
 
 def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
-    """The newest build that fits, with the command that installs it; None if it is the recommended
-    build."""
+    """The newest build that fits, with its command; None if it is the recommended build."""
     if newest is None or resolution is None or resolution.torch in (None, newest.torch):
         return None
     return f"{_built(newest)}; to install it, run `{newest.command}`"

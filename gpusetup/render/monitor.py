@@ -8,14 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.documents import (
-    GpuSample,
-    GpuSummary,
-    HostSample,
-    Sample,
-    Spread,
-    Summary,
-)
+from gpusetup.monitor.documents import GpuSample, GpuSummary, HostSample, Sample, Spread, Summary
 from gpusetup.render.screen import (
     DIM,
     GOOD,
@@ -82,8 +75,7 @@ TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", 
 WORDS = (TITLES.index("GPU"), TITLES.index("throttled by"), TITLES.index("name"))
 """The columns that are left-aligned, like words."""
 IDLE = "gpu_idle"
-"""The throttle reason of an idle GPU. It means nothing, because an idle GPU always lowers its
-clocks."""
+"""The throttle reason of an idle GPU, whose low clocks mean nothing."""
 
 
 def cells(gpu: GpuSample) -> tuple[str | Part, ...]:
@@ -177,14 +169,16 @@ def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
     reason was active."""
     total = f", {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
     yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip() + total))
+    # A single sample has no course.
+    columns = ("mean", "p5", "p95", "peak") if gpu.samples > 1 else ("value",)
     rows = []
     for field, label, unit, scale, digits in FIGURES:
         spread: Spread | None = getattr(gpu, field)
         # Not every source tells every figure.
         if spread is not None:
-            values = (spread.mean, spread.p5, spread.p95, spread.peak)
+            values = (spread.mean, spread.p5, spread.p95, spread.peak)[: len(columns)]
             rows.append((label, *(measured(v, unit, digits, scale=scale) for v in values)))
-    yield from table(("", "mean", "p5", "p95", "peak"), rows)
+    yield from table(("", *columns), rows)
     shares = {name: share for name, share in gpu.throttled.items() if name != IDLE}
     reasons = (f"{name} {share * 100:.0f} %" for name, share in shares.items())
     yield from facts({"throttled by": ", ".join(reasons)})
@@ -192,9 +186,14 @@ def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
 
 def summary_text(summary: Summary) -> Screen:
     """The screen at the end of a run: figures, the verdict with its evidence, and what to do."""
-    watched = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
+    time, samples = duration(summary.seconds), plural(summary.samples, "sample")
+    watched = f"Watched {time}, {samples}"
     if summary.source == "machine":
         watched += ": the machine without a GPU"
+    # The names of the logs begin so; the live source is `nvidia-smi`.
+    elif (summary.source or "").startswith("nvidia-smi "):
+        course = f" over {time}" if summary.seconds else ""
+        watched = f"Read {samples}{course} ({summary.source})"
     elif summary.source:
         watched += f" by {summary.source}"
     if summary.not_watched:
@@ -217,8 +216,7 @@ def summary_text(summary: Summary) -> Screen:
 
 
 def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
-    """Yields the lines of the verdict: evidence, the next step, the guide's advice in order, and
-    notes."""
+    """Yields the verdict, its evidence, the next step, the guide's advice in order, and notes."""
     role = GOOD if summary.verdict == "good" else WARNING
     yield ScreenLine((f"Verdict: {summary.verdict or 'none'}", role))
     yield ScreenLine(f"  {summary.evidence}", hang=2)
@@ -229,7 +227,7 @@ def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
             yield command(summary.next.command, 8)
 
     if summary.advice:
-        yield ScreenLine("  in this order:")
+        yield ScreenLine("  or try, in this order:")
         for number, advice in enumerate(summary.advice, 1):
             yield ScreenLine(f"    {number}. {advice}", hang=7)
 

@@ -58,6 +58,7 @@ def plan_text(plan: PlanCell) -> Screen:
     some_way_fits = any(way.fits for way in plan.ways)
     if fits_on_gpu or not some_way_fits:
         lines += _memory(plan)
+    # The settings still matter if it fits with offload.
     if plan.fits or not some_way_fits:
         lines += _settings(plan)
     lines += _settings_of_trainer(plan)
@@ -71,8 +72,7 @@ def plan_text(plan: PlanCell) -> Screen:
 
 
 def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
-    """A section with the smaller number of GPUs that works better than all of them, if there is
-    one."""
+    """A section with the smaller number of GPUs that works better than all, if there is one."""
     fewer = plan.better
     if fewer is None:
         return
@@ -98,10 +98,11 @@ def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
         return
     rows = []
     for way in plan.ways:
-        (sign, role), batch, context = NO, "does not fit", ""
+        mark, batch, context = NO, "does not fit", ""
         if way.fits:
-            sign, role = OK if way.total_gib <= SAFE_SHARE * plan.memory_gib.capacity else BUT
+            mark = OK if way.total_gib <= SAFE_SHARE * plan.memory_gib.capacity else BUT
             batch, context = f"{way.batch:,}", f"{way.context or 0:,} tokens"
+        sign, role = mark
         rows.append(((f"{sign} {way.name}", role), batch, context, f"{way.total_gib:.1f}"))
     yield from table(("", "largest batch", "longest sequence", "GiB at batch 1"), rows)
     if any(way.fits for way in plan.ways):
@@ -129,8 +130,7 @@ UNCOUNTED_SHOWN = 4
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
-    """Yields the verdict: the value that was searched for, whether the job fits, and how certain
-    this is."""
+    """Yields the value that was searched for, whether the job fits, and how certain this is."""
     if plan.solved:
         yield ScreenLine((_solution(plan), HEADING))
 
@@ -167,9 +167,11 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
 def _solution(plan: PlanCell) -> str:
     """The value that was searched for, in words; 0 if no value fits."""
     if plan.solved == "context":
-        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
+        longest = plan.context if plan.fits else 0
+        return f"longest context: {longest:,} tokens"
     if plan.solved == "batch":
-        return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
+        most = plan.batch if plan.fits and plan.batch else 0
+        return f"largest batch: {most:,}"
     if plan.fits:
         return f"GPUs needed: {plan.gpus}"
     # These strategies do not split the model among the GPUs.
@@ -179,8 +181,7 @@ def _solution(plan: PlanCell) -> str:
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
-    """A section with the parts of a GPU's memory in GiB, their total, and what torch will
-    report."""
+    """A section with the parts of a GPU's memory in GiB, their total, and torch's figures."""
     memory = plan.memory_gib
     lines = {name: f"{getattr(memory, name):8.2f}  {what}" for name, what in PARTS.items()}
     percent = abs(plan.margin_percent)
@@ -195,9 +196,10 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {margin}"
 
     if memory.reserved:
-        # Without the gaps that the allocator frees before it fails.
-        reserved = memory.allocated + memory.fragmentation
-        lines["torch reports"] = f"{memory.allocated:8.2f}  in tensors, {reserved:.2f} reserved"
+        # Before it fails, the allocator frees all gaps but these.
+        least_reserved = memory.allocated + memory.fragmentation
+        figures = f"{memory.allocated:8.2f}  in tensors, {least_reserved:.2f} reserved"
+        lines["torch reports"] = figures
     title = "Memory per GPU (GiB)"
     if plan.ways:
         title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"
@@ -230,8 +232,7 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 
 def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterator[str]:
-    """A section with the GiB that each step saves. `then_fits`: add the recipe with which the job
-    then fits."""
+    """A section with the GiB that each step saves; `then_fits` adds the recipe that then fits."""
     lines = []
     for help in helps:
         text = f"  {help.step}  saves {help.saves_gib:.1f} GiB"
@@ -288,13 +289,11 @@ def _settings_of_trainer(plan: PlanCell) -> Iterator[str]:
 # --- a training config ---------------------------------------------------------------------------
 
 MOST_UNKNOWN = 12
-"""How many of the keys that plan does not know are listed; more would push the verdict off the
-screen."""
+"""How many unknown keys are listed; more would push the verdict off the screen."""
 
 
 def _config(config: ConfigRead) -> Iterator[str]:
-    """Yields sections about a config: the keys that were read, and those that plan does not
-    know."""
+    """Yields sections about a config: the keys that were read, and the unknown ones."""
     title = f"Read from {config.file}, a config of {config.trainer or 'an unknown trainer'}"
     yield from section(title, _key_table(config.read))
 

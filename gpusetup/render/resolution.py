@@ -42,8 +42,7 @@ def resolution_text(
     """
     lines: list[str] = []
     if NO_GPU in answer.notes:
-        # If no GPU was found, the result is a CPU build, so tell the user first that there is no
-        # GPU.
+        # Without a GPU the result is a CPU build, so say first that there is no GPU.
         for_another_machine = ". For another machine: `--gpu NAME --driver VERSION`"
         capitalized = NO_GPU[:1].upper() + NO_GPU[1:]
         lines += [marked(BUT, capitalized, for_another_machine), ""]
@@ -71,8 +70,7 @@ def resolution_text(
 
 
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
-    """Yields the verdict and the facts about the chosen build, or about the machine if no build
-    fits."""
+    """Yields the verdict and the facts about the build or, if none fits, about the machine."""
     if not answer.torch:
         yield marked(NO, "No torch build fits")
         yield from facts({**host_facts(snapshot), "Python": python_tag(snapshot) or "unknown"})
@@ -105,8 +103,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
-    """Yields a table of the requested packages and torch's family, with their versions and
-    indexes."""
+    """Yields a table of the requested packages and torch's family: versions and indexes."""
     members = [package for package in packages if package.asked or package.name in FAMILY]
     rows = []
     for package in members:

@@ -44,8 +44,7 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
 """The sign before a finding, and the role of that sign."""
 
 WIDEST = 120
-"""The maximum width of prose in columns, even on a wider terminal, because longer lines are hard to
-read."""
+"""The maximum width of prose in columns: longer lines are hard to read."""
 
 Part = tuple[str, str]
 """A text and its role."""
@@ -151,8 +150,7 @@ def marked(mark: Part, head: str, rest: str | Part = "", *, indent: int = 0) -> 
     ('✓ ok: all alike', '  ✗ does not fit')
     """
     sign, role = mark
-    # If the line is broken, its further rows begin below the head, which follows the sign and a
-    # space.
+    # Further rows of a broken line begin below the head, behind the sign and a space.
     return ScreenLine(" " * indent, (f"{sign} {head}", role), rest, hang=indent + 2)
 
 
@@ -237,8 +235,7 @@ def command(text: str, indent: int = 2) -> ScreenLine:
 
 
 def remark(word: str, text: str) -> ScreenLine:
-    """A line such as `error: …`, `hint: …`, `advice: …` or `note: …`. Line breaks in the text are
-    kept."""
+    """A line such as `error: …`, `hint: …` or `note: …`. Line breaks in the text are kept."""
     role = {"error": ERROR, "note": HEADING}.get(word, HINT)
     return ScreenLine((word, role), f": {text}", hang=2, multiline=True)
 

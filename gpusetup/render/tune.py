@@ -56,8 +56,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 
 
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
-    """The number of changes and a line with the reason for each, or a line that says that nothing
-    changes."""
+    """The number of changes with a reason for each, or a line that says that nothing changes."""
     count = len(answer.changes)
     if not count and answer.cannot_fit:
         return
@@ -193,12 +192,13 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
     """
     for row in rows:
         if row.loss_steps:
-            # JSON has no NaN, so the answer has None for it.
-            mixed, plain = (
-                "NaN" if loss is None else f"{loss:.4g}"
-                for loss in (row.loss, row.loss_without_amp)
-            )
+            mixed, plain = loss_text(row.loss), loss_text(row.loss_without_amp)
             yield (
                 f"Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
                 f" precision, {plain} without"
             )
+
+
+def loss_text(loss: float | None) -> str:
+    """A loss with four digits. JSON has no NaN, so the answer has None for it."""
+    return "NaN" if loss is None else f"{loss:.4g}"

@@ -12,22 +12,9 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from gpusetup.configs.keys import trainer_of
-from gpusetup.configs.settings import (
-    EMPTY,
-    Setting,
-    names_in,
-    switch_value,
-    unquoted,
-    whole_number,
-)
+from gpusetup.configs.settings import EMPTY, Setting, names_in, switch_value, unquoted, whole_number
 from gpusetup.model.units import GIB, MIB
-from gpusetup.tune.case import (
-    LONGEST_SHOWN,
-    LONGEST_VALUE,
-    ConfigCase,
-    Suggestion,
-    label,
-)
+from gpusetup.tune.case import LONGEST_SHOWN, LONGEST_VALUE, ConfigCase, Suggestion, label
 
 NOMINAL_SHARE = 0.92
 """A card counts as having its nominal memory if it reports at least this share of it.

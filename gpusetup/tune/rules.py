@@ -10,24 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 
 from gpusetup.configs.config import Config, edited
-from gpusetup.configs.settings import (
-    Setting,
-    dotted,
-    name_of,
-    switch_value,
-    unquoted,
-    whole_number,
-)
+from gpusetup.configs.settings import Setting, dotted, name_of, switch_value, unquoted, whole_number
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.place import FIRST_WITH_BFLOAT16
-from gpusetup.tune.advice import (
-    embedding_cache,
-    network_size,
-    sequence_length,
-    unclipped_gradients,
-)
+from gpusetup.tune.advice import embedding_cache, network_size, sequence_length, unclipped_gradients
 from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
 from gpusetup.tune.case import (
     LONGEST_SHOWN,
@@ -154,7 +142,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
     faster."""
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
-    # If mixed precision was measured to be faster here, the card need not have tensor cores.
+    # If mixed precision was measured to be faster, an unknown card counts as one with bfloat16.
     capability = case.facts.capability or (FIRST_WITH_BFLOAT16 if is_faster else None)
     if capability is None or is_faster is False:
         return

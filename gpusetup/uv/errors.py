@@ -59,14 +59,14 @@ def uv_error(
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     text = message_of(output)
-    error: type[GpuSetupError] = ToolFailed
+    error_class: type[GpuSetupError] = ToolFailed
     if output.exit == EXIT_FAILED:
-        error = Unreached
+        error_class = Unreached
     elif output.exit == EXIT_NO_SOLUTION:
         # uv also finds no solution if an index does not answer.
         is_unanswered = NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))
-        error = Unreached if is_unanswered else no_solution
-    return error(f"{cause(text)}\n  {title}: {text}", hint=hint_for(error))
+        error_class = Unreached if is_unanswered else no_solution
+    return error_class(f"{cause(text)}\n  {title}: {text}", hint=hint_for(error_class))
 
 
 def cause(text: str) -> str:
@@ -110,13 +110,13 @@ def names_without_wheel(message: str) -> tuple[str, ...]:
     """
     text = " ".join(message.split())
     without_version = [(name, "") for name in NEEDS_WHEEL.findall(text)]
-    found = {}
+    words = {}
     for name, versions in (*without_version, *NO_WHEEL.findall(text)):
         # An index's owner may have written any text that looks like a name.
         with suppress(InvalidRequirement):
-            word = Requirement(f"{name}{versions}" if versions.startswith("==") else name)
-            found[word.name] = str(word)
-    return tuple(found.values())
+            requirement = Requirement(f"{name}{versions}" if versions.startswith("==") else name)
+            words[requirement.name] = str(requirement)
+    return tuple(words.values())
 
 
 def lacks(message: str, name: str) -> bool:
@@ -162,8 +162,9 @@ def shortened(line: str) -> str:
     host a login in it is no longer recognised."""
     if len(line) <= MOST_LETTERS:
         return line.rstrip()
-    start, space, last = line[:MOST_LETTERS].rpartition(" ")
-    return f"{start if '://' in last else start + space + last} ..."
+    cut = line[:MOST_LETTERS]
+    start, _, last_word = cut.rpartition(" ")
+    return f"{start if '://' in last_word else cut} ..."
 
 
 def explanation(text: str) -> str:
@@ -174,5 +175,5 @@ def explanation(text: str) -> str:
     """
     line = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
     # uv's reasons begin with this word, after its title.
-    start = line.find("Because ")
-    return line[start:] if start > 0 else line
+    _, because, reasons = line.partition("Because ")
+    return because + reasons if because else line

@@ -113,8 +113,9 @@ INDEX = re.compile(
 def read_settings() -> Settings:
     """The settings as uv itself prints them (`--show-settings`, in the notation of Rust). If it
     prints none, its answer to the question will say why."""
-    words = (uv_program(), "pip", "compile", "--show-settings", "-")
-    printed = run(words, timeout=SETTINGS_SECONDS, environment=uv_environment(), stdin="\n").stdout
+    # `compile` prints its settings and ends. The requirements would come from stdin (`-`).
+    argv = (uv_program(), "pip", "compile", "--show-settings", "-")
+    printed = run(argv, timeout=SETTINGS_SECONDS, environment=uv_environment(), stdin="\n").stdout
     indexes = list(INDEX.finditer(printed))
     urls = [split_login(index["url"])[0] for index in indexes]
     # One index, which replaces PyPI, and no folder of wheels (`--find-links`).

@@ -147,7 +147,6 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
     The command line contains nothing of the request, because other users may be able to read it.
     """
     verb, *options = words
-    is_lock = verb == "compile"
     with private_folder() as folder:
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             project = folder / PROJECT
@@ -159,20 +158,23 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
                 of_user = question.variables.get("UV_CONSTRAINT", "").split()
                 for file in (*of_user, str(limits)):
                     options += ["--constraints", file]
-        # `compile` reads the project as an argument, `install` as a requirements file. The lock
-        # gets a place of its own, because the user's settings may name a file for it.
         lock = folder / LOCK
-        to_lock = ("--output-file", str(lock), str(project))
-        named = to_lock if is_lock else ("--requirements", str(project))
-        argv = [uv_program(), "pip", verb, *question.options, *options, *named]
+        # `compile` reads the project as an argument, `install` as a requirements file.
+        files = ["--requirements", str(project)]
+        if verb == "compile":
+            # The lock has its own place, because the user's settings may name a file for it.
+            files = ["--output-file", str(lock), str(project)]
+        argv = [uv_program(), "pip", verb, *question.options, *options, *files]
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         # The user's settings forbid all indexes. The project's sources name torch's index, so
         # without them uv looks for torch in the user's folders of wheels.
         if not output.ok and NO_INDEX in output.stderr:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
+        if output.ok and verb == "compile":
+            return _packages_in_lock(lock)
         if output.ok:
-            return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
+            return _packages_in_plan(output.stdout)
     raise uv_error("uv cannot plan the installation", output)
 
 
@@ -180,14 +182,15 @@ def _packages_in_lock(lock: Path) -> Packages:
     """The packages in a pylock.toml, by name. uv names a wheel on this disk by its path from the
     lock; here it gets a path that stays valid."""
     packages = parse_toml(lock.read_text(encoding="utf-8")).get("packages", ())
-    for wheel in (wheel for package in packages for wheel in package.get("wheels", ())):
-        if "path" in wheel:
-            wheel["path"] = os.path.normpath(lock.parent / wheel["path"])
+    for package in packages:
+        for wheel in package.get("wheels", ()):
+            if "path" in wheel:
+                wheel["path"] = os.path.normpath(lock.parent / wheel["path"])
     return {package["name"]: package for package in packages}
 
 
 def _packages_in_plan(text: str) -> Packages:
-    """The packages that come by a plan of `uv pip install --dry-run --output-format json`."""
+    """The packages that uv would install, from the JSON of `uv pip install --dry-run`."""
     try:
         # A package that is only removed does not count; a replaced package is also listed as
         # installed.
@@ -209,7 +212,7 @@ USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = 35, "15.0", "3.12"
 """The versions that are assumed if the machine's are unknown; for glibc, the minor one (2.35)."""
 
 
-class PersonIndex:
+class UserIndexes:
     """The user's indexes and torch's own indexes below a root URL, asked on behalf of one
     machine."""
 
@@ -233,18 +236,18 @@ class PersonIndex:
         # uv takes a package from torch's index only if it is named. So ask again with the packages
         # that another package brought from elsewhere, or because of which there was no answer.
         # torch itself is always named.
-        seen = {*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")}
-        brought = [name for name in on_torch_index[1:] if name in seen and name not in named]
-        if not brought:
+        mentioned = {*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")}
+        unnamed = [one for one in on_torch_index[1:] if one in mentioned and one not in named]
+        if not unnamed:
             return answer
-        words = (*question.words, *brought)
-        again = self._answer(replace(question, words=words), (*named, *brought))
+        words = (*question.words, *unnamed)
+        second_answer = self._answer(replace(question, words=words), (*named, *unnamed))
         # Without an answer in both cases, the first reason is about what was requested.
-        return answer if again.reason and answer.reason else again
+        return answer if second_answer.reason and answer.reason else second_answer
 
-    def _answer(self, question: SetQuestion, members: Sequence[str]) -> IndexAnswer:
-        """uv's answer, with these packages and torch from torch's own index."""
-        family = [word for word in question.words if name_of(word) in members]
+    def _answer(self, question: SetQuestion, on_torch_index: Sequence[str]) -> IndexAnswer:
+        """uv's answer, with torch and the packages of these names from torch's own index."""
+        family = [word for word in question.words if name_of(word) in on_torch_index]
         others = tuple(word for word in question.words if word not in family)
         index = self.root
         if question.torch is not None:
@@ -275,7 +278,7 @@ class PersonIndex:
             )
         return IndexAnswer(
             packages={name: row.get("version", "") for name, row in locked.items()},
-            on_torch_index=tuple(name for name in members if name not in FAMILY),
+            on_torch_index=tuple(name for name in on_torch_index if name not in FAMILY),
         )
 
 
@@ -296,9 +299,6 @@ def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
     # The newest version that uv has a name for and that the machine's glibc still satisfies.
     nearest = next((known for known in GLIBCS if known <= minor), GLIBCS[-1])
     return f"{processor}-manylinux_2_{nearest}", {}
-
-
-# --- the wheels of a lock -------------------------------------------------------------------------
 
 
 APPLIED = ("UV_CONSTRAINT", "UV_OVERRIDE")
@@ -333,15 +333,15 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
 
     Raises Unsatisfiable if the package has none.
     """
-    rows, name, version = package.get("wheels"), package["name"], package.get("version", "")
-    if not rows:
+    wheels, name, version = package.get("wheels"), package["name"], package.get("version", "")
+    if not wheels:
         raise Unsatisfiable(
             f"{name} {version} has no wheel for Python {question.python_version} here",
             hint="nothing was changed; install it by itself first, then run this again",
         )
-    row = rows[0]
+    best = wheels[0]
     # A wheel from a folder on this disk has a path instead of a URL.
-    url = row.get("url") or Path(row["path"]).absolute().as_uri()
+    url = best.get("url") or Path(best["path"]).absolute().as_uri()
     is_of_torch_index = name in question.names
     index = split_login(question.index)[0] if is_of_torch_index else settings.only_index
     is_from_index = url.startswith("http") and not settings.has_no_index
@@ -349,8 +349,8 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
         name=name,
         version=version,
         url=url,
-        sha256=row.get("hashes", {}).get("sha256"),
-        size_bytes=row.get("size"),
+        sha256=best.get("hashes", {}).get("sha256"),
+        size_bytes=best.get("size"),
         index=index if is_from_index else None,
         is_of_torch_index=is_of_torch_index,
     )
@@ -399,14 +399,6 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=DOWNLOAD_SECONDS,
     )
-
-
-def fetching_environment(torch_index: str) -> dict[str, str]:
-    """The environment variables for uv's download: the user's, and the login of torch's index."""
-    # uv finds the login under the name of torch's index, so the index must be named to it.
-    is_private = split_login(torch_index)[1] is not None
-    more = {"UV_INDEX": with_torch_index(torch_index)} if is_private else {}
-    return uv_environment(more, login_of=torch_index, drop=APPLIED)
 
 
 def size_text(count: int | float) -> str:

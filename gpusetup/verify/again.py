@@ -1,5 +1,5 @@
-"""Asks a failed check again: the same in a new process, and once in float64. What does not fail
-again is "not repeatable", which points at memory, heat or overclocking."""
+"""Runs a failed check again: the same in a new process, and once in float64. A failure that does
+not repeat is "not repeatable", which points at memory, heat or overclocking."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ADVICE = (
 )
 
 
-def should_ask_again(check: Check, device: str, answer: Row) -> bool:
-    """Whether a check failed in such a way that a second try shows more."""
+def should_try_again(check: Check, device: str, answer: Row) -> bool:
+    """Whether the answer is a failure of such a kind that a second try shows more."""
     # A check of the host does not compute, and one among ranks needs the other ranks.
     if device == HOST or device.endswith(" ranks"):
         return False
@@ -40,11 +40,11 @@ def should_ask_again(check: Check, device: str, answer: Row) -> bool:
     return outcome.status in (FAILED, CRASHED) and not outcome.detail.startswith(NO_ANSWER)
 
 
-def ask_again(child: Any, task: ChildTask, first: Row) -> Row:
+def try_again(child: Any, task: ChildTask, first: Row) -> Row:
     """The answer for a check whose first answer was a failure, with the seconds of all tries."""
-    # The next answer comes from a new process.
+    # The second try gets a new process, because a fault may have damaged this one.
     child.end()
-    second = child.ask(task)
+    second = child.run(task)
     outcome = Outcome(**second["outcome"])
     seconds = first["seconds"] + second["seconds"]
     if outcome.status == PASSED:
@@ -53,7 +53,7 @@ def ask_again(child: Any, task: ChildTask, first: Row) -> Row:
         failed = outcome._replace(status=FAILED, detail=detail, problem=NOT_REPEATABLE, hint=ADVICE)
         return {"outcome": failed._asdict(), "seconds": seconds}
     if task.check.in_float64 and problem_of(outcome) == WRONG:
-        third = child.ask(task._replace(in_float64=True))
+        third = child.run(task._replace(in_float64=True))
         seconds += third["seconds"]
         meaning = "it fails in float64 too: the device computes wrong numbers"
         if third["outcome"]["status"] == PASSED:

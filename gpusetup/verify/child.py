@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
-from .streams import say
+from .streams import write_stderr
 from .values import CRASHED, NO_ANSWER, SKIPPED, Check, Outcome, Row, RunOptions, kind
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -77,7 +77,7 @@ class Child:
 
     def __init__(self, verbose: bool, options: Optional[RunOptions] = None):
         options = options or RunOptions()
-        self.start_with = {"verbose": verbose, "options": options._asdict()}
+        self.first_message = {"verbose": verbose, "options": options._asdict()}
         self.environment: Environment = ()
         self.process: Any = None
         self.scratch = ""
@@ -88,7 +88,7 @@ class Child:
         self.last_place: Row = {}
         """The last message on what the check is computing; empty if there is none."""
 
-    def ask(self, task: ChildTask) -> Row:
+    def run(self, task: ChildTask) -> Row:
         """Run one check, and return its outcome and seconds as the worker reports them."""
         # Other variables need a new process, because torch reads them only when it starts.
         if task.environment != self.environment:
@@ -103,14 +103,14 @@ class Child:
             "limit": task.limit_seconds,
             "in_float64": task.in_float64,
         }
-        self._say(job)
+        self._send(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
         # A process that died could not report its time.
         if not answer.get("seconds"):
             answer["seconds"] = time.monotonic() - began
         return answer
 
-    def _wait_for_answer(self, task: ChildTask, end: float) -> Row:
+    def _wait_for_answer(self, task: ChildTask, deadline: float) -> Row:
         """The worker's answer, or an outcome that says why there is none.
 
         A process that waits for a CPU core is slow but does not hang, so the time that it waits
@@ -122,7 +122,7 @@ class Child:
         waited_before = seconds_without_core(process.pid)
         while True:
             now = time.monotonic()
-            if now >= end:
+            if now >= deadline:
                 return self._no_answer(task, SKIPPED, "the time limit ended before it answered")
             if silent_seconds >= task.limit_seconds:
                 return self._no_answer(task, CRASHED, f"{NO_ANSWER} in {task.limit_seconds:g} s")
@@ -130,7 +130,7 @@ class Child:
                 detail = f"not finished in {now - last_message:.0f} s; this machine was busy"
                 return self._no_answer(task, SKIPPED, detail)
             try:
-                look_seconds = min(task.limit_seconds / LOOKS_PER_LIMIT, max(0.001, end - now))
+                look_seconds = min(task.limit_seconds / LOOKS_PER_LIMIT, max(0.001, deadline - now))
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
                 waited = seconds_without_core(process.pid)
@@ -204,9 +204,9 @@ class Child:
             relay = threading.Thread(target=_relay, args=(stream, answers), daemon=True)
             relay.start()
             self.relays.append(relay)
-        self._say({**self.start_with, "path": sys.path, "folder": folder})
+        self._send({**self.first_message, "path": sys.path, "folder": folder})
 
-    def _say(self, message: Row) -> None:
+    def _send(self, message: Row) -> None:
         """Send a message. If the process is dead, `_wait_for_answer` reports how it died."""
         with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(message) + "\n")
@@ -263,7 +263,7 @@ def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
             if answers is not None and line.startswith("{"):
                 answers.put(line)
             else:
-                say(harmless(line.rstrip("\r\n")) + "\n")
+                write_stderr(harmless(line.rstrip("\r\n")) + "\n")
     if answers is not None:
         answers.put("")
 

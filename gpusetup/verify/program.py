@@ -10,19 +10,19 @@ import time
 import traceback
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .again import ask_again, should_ask_again
+from .again import should_try_again, try_again
 from .answer.junit import as_junit
 from .answer.render import as_json, as_text
 from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
-from .device.devices import chosen
+from .device.devices import devices_to_test
 from .ending import Ended, ended_by_signals
 from .judging.expect import NAMES, judge
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke, as_message, merged, send
 from .ranks.launch import Rank, rank_in
-from .streams import ELSEWHERE, Unwritten, complete, drop
+from .streams import ELSEWHERE, Unwritten, discard, open_closed_streams
 from .values import (
     CRASHED,
     FAILED,
@@ -50,18 +50,22 @@ MOST_SILENT = 2
 def main(words: Sequence[str]) -> int:
     """Run the program. Returns exit code 0 for passed, 1 for failed, 2 for wrong options, 3 for a
     report that cannot be written, 5 for an internal error, or 128 plus a signal."""
-    complete()
+    open_closed_streams()
     streams: Tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         # A terminal may be unable to show a character, such as one of a GPU's name.
         stream.reconfigure(errors="replace")
     try:
         with ended_by_signals():
-            return run_checks(read_options(words))
+            options = read_options(words)
+            # Names that do not exist end the program before any check runs.
+            refuse_unknown((*options.for_checks.only, *options.skip))
+            rank = rank_in(os.environ)
+            return run_as_rank(options, rank) if rank else run_alone(options)
     except Stop as stop:
         return complain(stop, "--json" in words)
     except BrokenPipeError:  # the reader has gone, so no report reached it
-        drop(sys.stdout)
+        discard(sys.stdout)
         return ReportBlocked.exit_code
     except Unwritten as problem:
         return complain(ReportBlocked(str(problem), ELSEWHERE), as_document=False)
@@ -76,20 +80,10 @@ def main(words: Sequence[str]) -> int:
         return complain(own_fault, "--json" in words)
 
 
-def run_checks(options: Options) -> int:
-    """Run all requested checks, write the report, and return the exit code. Several ranks write
-    one report together."""
-    # Names that do not exist end the program before any check runs.
-    refuse_unknown((*options.for_checks.only, *options.skip))
-    rank = rank_in(os.environ)
-    return run_as_rank(options, rank) if rank else run_alone(options)
-
-
 def run_alone(options: Options) -> int:
     """Run the checks in a single process. If a signal ends it, the results so far count."""
     for path in (options.junit, options.output):
-        # Open the file first: if it cannot be written, the user should not wait minutes to hear
-        # that.
+        # Open the file first, so that a user does not wait minutes to hear that it fails.
         if path:
             write("", path, "a")
     run = Run(options, Child(options.verbose, options.for_checks))
@@ -115,7 +109,7 @@ def run_as_rank(options: Options, rank: Rank) -> int:
     try:
         run.all()
         # The child of rank 0 may hold the store that all ranks use, so it ends last.
-        others = link.others(as_message(run.report()))
+        others = link.exchange_reports(as_message(run.report()))
     finally:
         run.child.end()
     # Only rank 0 writes the report; the others exit with its code.
@@ -169,10 +163,9 @@ class Run:
     def all(self) -> None:
         """Run every check, with a progress line on a terminal."""
         with self.live:
-            self._checks()
+            self._run_checks()
         for expectation in self.options.expect:
-            # If the checks could not determine a value, the expectation about it is skipped, not
-            # failed.
+            # An expectation about a value that no check could determine is skipped, not failed.
             skipped = blocked(NAMES[expectation.name].needs, None, self.results)
             outcome = skipped or judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
@@ -182,13 +175,13 @@ class Run:
             outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
             self.results.append(Result("timeout", HOST, outcome))
 
-    def _checks(self) -> None:
+    def _run_checks(self) -> None:
         """Run the checks of the host, each device, and all ranks together."""
         wanted = self.options.device
-        for check in self._chosen(f"{HOST}:{kind(wanted)}"):
+        for check in self._checks_on(f"{HOST}:{kind(wanted)}"):
             self._run_or_skip(check, HOST, wanted)
         devices = self._devices(wanted)
-        table = [(check, device) for device in devices for check in self._chosen(device)]
+        table = [(check, device) for device in devices for check in self._checks_on(device)]
         # Now the number of checks is known.
         self.live.check_count = len(self.results) + len(table)
         for check, device in table:
@@ -198,7 +191,7 @@ class Run:
 
     def _devices(self, wanted: str) -> Tuple[str, ...]:
         """The devices to run checks on."""
-        devices = chosen(wanted, tuple(self.facts.get("seen", ())))
+        devices = devices_to_test(wanted, tuple(self.facts.get("seen", ())))
         # A rank tests the GPU with its local index or, if Slurm shows each task a single GPU, that.
         if self.rank and devices:
             devices = (devices[self.rank.local % len(devices)],)
@@ -207,7 +200,7 @@ class Run:
             return ("cuda" if wanted == "auto" else wanted,)
         return devices
 
-    def _chosen(self, device: str) -> Iterator[Check]:
+    def _checks_on(self, device: str) -> Iterator[Check]:
         """The checks of a device that are wanted, and make sense on this machine and rank."""
         for check in on_device(self.rows, device):
             # It needs the whole CPU, which the ranks on one machine share.
@@ -224,7 +217,7 @@ class Run:
         """Run what all ranks do together, as long as all of them arrive and stay in step."""
         all_ranks = f"{rank.world} ranks"
         stopped = ""
-        for check in self._chosen(f"ranks:{kind(device)}"):
+        for check in self._checks_on(f"ranks:{kind(device)}"):
             # The parent processes meet first, so that torch does not wait for a missing rank.
             if not stopped:
                 stopped = self.link.meet_at(check.name, self.stopped.get(all_ranks, ""))
@@ -255,14 +248,13 @@ class Run:
         # when it meets the other ranks.
         variables = self.rank.environment if self.rank else ()
         task = ChildTask(check, subject, limit, max(1.0, seconds_left), variables_of_rank=variables)
-        answer = self.child.ask(task)
-        if should_ask_again(check, device, answer) and time.monotonic() < self.end:
-            answer = ask_again(self.child, task, answer)
+        answer = self.child.run(task)
+        if should_try_again(check, device, answer) and time.monotonic() < self.end:
+            answer = try_again(self.child, task, answer)
         self._record(check, device, answer)
 
     def _record(self, check: Check, device: str, answer: Row) -> None:
-        """Store a check's outcome and facts, and stop the device's later checks if they would hang
-        too."""
+        """Store a check's outcome and facts, and stop the device's later checks if it hangs."""
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
         # The check `properties` describes the device for the report.

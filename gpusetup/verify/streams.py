@@ -21,10 +21,10 @@ class Unwritten(Exception):
     """Raised if the answer could not be written to stdout."""
 
 
-def complete() -> None:
+def open_closed_streams() -> None:
     """Open the null device for each standard stream that the caller has closed."""
     for name, flags, mode in STREAMS:
-        # The caller left this stream open.
+        # Python sets a stream to None if the caller closed it.
         if getattr(sys, name) is not None:
             continue
         number = os.open(os.devnull, flags)
@@ -35,31 +35,31 @@ def complete() -> None:
         setattr(sys, name, stream)
 
 
-def put(text: str) -> None:
+def write_stdout(text: str) -> None:
     """Write to stdout and flush. Raises Unwritten, or BrokenPipeError if the reader has gone."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        drop(sys.stdout)
+        discard(sys.stdout)
         raise
     except OSError as problem:
-        drop(sys.stdout)
+        discard(sys.stdout)
         closed = problem.errno == errno.EBADF
         reason = "it is closed" if closed else problem.strerror or str(problem)
         raise Unwritten(f"Cannot write the answer to stdout: {reason}") from problem
 
 
-def say(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Write to stderr; errors are ignored."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
-        drop(sys.stderr)
+        discard(sys.stderr)
 
 
-def drop(stream: Any) -> None:
+def discard(stream: Any) -> None:
     """Redirect a stream to the null device, so that its buffer causes no error at exit."""
     try:
         number = stream.fileno()

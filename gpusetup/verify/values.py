@@ -78,8 +78,8 @@ _NOW: Row = {"options": RunOptions(), "tell": lambda message: None}
 """Of the process that computes: the user's options, and what sends a message to the parent."""
 
 
-def begin(**fields: Any) -> None:
-    """Change `options` or `tell` for the next check."""
+def set_for_checks(**fields: Any) -> None:
+    """Set `options` or `tell`, as in `_NOW`, for the checks that follow."""
     _NOW.update(fields)
 
 

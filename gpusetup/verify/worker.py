@@ -29,9 +29,9 @@ from .values import (
     Outcome,
     Row,
     RunOptions,
-    begin,
     kind,
     run_options,
+    set_for_checks,
     sticky,
 )
 
@@ -46,14 +46,14 @@ def main() -> int:
     sys.path[:] = start["path"]
     # JSON turns tuples into lists, so convert them back.
     only = tuple(start["options"]["only"])
-    begin(options=RunOptions(**{**start["options"], "only": only}))
+    set_for_checks(options=RunOptions(**{**start["options"], "only": only}))
     # The checks do not need NumPy, so they also run without it.
     warnings.filterwarnings("ignore", "Failed to initialize NumPy")
     # Silence torch's log, which is for torch's developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     faulthandler.enable()
-    for line in iter(jobs(questions, start["folder"]).get, ""):
+    for line in iter(read_jobs(questions, start["folder"]).get, ""):
         job = json.loads(line)
         # If a check hangs, print its stack two seconds before the parent ends the process.
         seconds_to_stack = max(1.0, job["limit"] - 2.0)
@@ -65,7 +65,7 @@ def main() -> int:
             answers.flush()
 
         options = run_options()._replace(in_float64=job["in_float64"])
-        begin(options=options, tell=tell)
+        set_for_checks(options=options, tell=tell)
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
         tell(answer_to(job, start["verbose"]))
         faulthandler.cancel_dump_traceback_later()
@@ -88,7 +88,7 @@ def take_streams() -> "tuple[TextIO, TextIO]":
     return answers, questions
 
 
-def jobs(questions: TextIO, folder: Optional[str]) -> "queue.Queue[str]":
+def read_jobs(questions: TextIO, folder: Optional[str]) -> "queue.Queue[str]":
     """The jobs as they arrive. When the parent closes the pipe, or is killed, this process deletes
     its folder of temporary files and exits, whatever the check is doing."""
     lines: "queue.Queue[str]" = queue.Queue()
@@ -123,13 +123,13 @@ def answer_to(job: Row, verbose: bool) -> Row:
                 warnings.simplefilter("ignore")
             outcome = run(job["device"])
     except Exception as problem:  # any error that torch raises is the check's result
-        outcome = raised(problem, job["device"])
+        outcome = outcome_of_error(problem, job["device"])
         if verbose:
             sys.stderr.write(traceback.format_exc())
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
 
 
-def raised(problem: Exception, device: str) -> Outcome:
+def outcome_of_error(problem: Exception, device: str) -> Outcome:
     """The outcome of a check that raised an error: failed, or skipped if the error says nothing
     about the device."""
     # Torch's compiler, which some optimizers import, needs such a folder.

@@ -76,17 +76,18 @@ def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
 ) -> None:
     newer = {**node(), "schema": "gpusetup.snapshot/9"}
     cut = json.dumps(node())[:4000]
-    nodes = {**SOUND, "cut": cut, "newer": newer, "foreign": {"a": 1}, "list": [1]}
+    nodes = {**SOUND, "cut": cut, "empty": "\n", "newer": newer, "foreign": {"a": 1}, "list": [1]}
     folder = write(tmp_path / "f", nodes)
     (folder / "README.txt").write_text("hello", encoding="utf-8")
     code, answer = shown(capsys, str(folder), "--nodes", "n[0-5]")
     assert code == 1
     assert "cut" in row(answer, "cut")["problem"]
     assert "not a snapshot of this gpusetup" in row(answer, "newer")["problem"]
-    assert "did not answer" in row(answer, "n5")["problem"]
+    assert row(answer, "empty")["problem"].startswith("empty.json is empty: the command")
+    assert row(answer, "n5")["problem"] == "no record in this folder"
     assert row(answer, "n0")["status"] == "ok"
     assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json", "list.json"]
-    assert answer["exclude"] == "--exclude=cut,n5,newer"
+    assert answer["exclude"] == "--exclude=cut,empty,n5,newer"
 
 
 NO_GPU = {

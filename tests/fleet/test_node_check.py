@@ -123,7 +123,7 @@ def test_the_record_of_a_sound_node_holds_for_it_and_not_for_another(tmp_path: P
     assert not found.ok and "number of GPUs 7, expected 8" in found.reason
     found = answer(node(tmp_path, last={"power_limit_mw": 250_000}), profile)
     assert [one.title for one in found.findings] == [
-        "power limit 7 x 400 W, 1 x 250 W (GPU 7), expected 400 W"
+        "power limit 400 W on 7 GPUs, 250 W on GPU 7, expected 400 W"
     ]
     for field in ("temperature", "power_limit_mw", "vbios"):  # what one GPU does not tell
         found = answer(node(tmp_path, last={field: "!3"}), profile)

@@ -68,15 +68,15 @@ def check_installed(venv: Path, wheel: Path) -> None:
 def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]) -> None:
     """The installer ends well, but what it left is not what the wheel holds."""
     from gpusetup.install.switching import unpack
-    from gpusetup.install.switching.unpack import compared
+    from gpusetup.install.switching.unpack import checked_places
     from gpusetup.install.target import Layout
     from gpusetup.uv.question import Wheel
 
     def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
         spoil(next(root.glob("lib/python*/site-packages")))
-        return compared(root, wheels, layout)
+        return checked_places(root, wheels, layout)
 
-    monkeypatch.setattr(unpack, "compared", spoiled)
+    monkeypatch.setattr(unpack, "checked_places", spoiled)
 
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -27,7 +27,7 @@ def test_a_log_without_times_says_what_is_assumed(
     assert cli.main(["monitor", "--replay", str(file), "--interval", "5"]) == 0
     told = capsys.readouterr()
     assert "assuming 5 s between samples" in told.err
-    assert "by nvidia-smi csv" in told.out
+    assert "(nvidia-smi CSV)" in told.out
 
 
 SPINS, RESTS = "100, 0, 60000, 81920, 38, 92, 400, 1410", "0, 0, 60000, 81920, 38, 62, 400, 1410"

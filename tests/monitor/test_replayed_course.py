@@ -59,7 +59,7 @@ def test_regular_pauses_are_told(work: int, pause: int, said: str, judged: Judge
     [
         # A log alone does not tell batches that are late from requests that come now and then.
         ([94, 97, 0, 0, 0], "bursty/unknown watch-the-command"),
-        ([41, 38, 44, 47, 35], "input-starved/short-pieces help-the-host"),
+        ([41, 38, 44, 47, 35], "input-starved/short-pieces watch-the-command"),
     ],
 )
 def test_turns_of_work_and_rest_and_steady_half_use(

@@ -38,11 +38,11 @@ def serve(job, rank, pipe):
 
     from gpusetup.verify.checks.table import function_of, named
     from gpusetup.verify.ranks import group
-    from gpusetup.verify.values import RunOptions, begin
+    from gpusetup.verify.values import RunOptions, set_for_checks
 
     torch.set_num_threads(1)
     group.COLLECTIVE_SECONDS = 8.0  # here nobody else computes
-    begin(options=RunOptions(seed=job.get("seed", 1), level=job.get("level", "quick")))
+    set_for_checks(options=RunOptions(seed=job.get("seed", 1), level=job.get("level", "quick")))
     for name in job["checks"]:
         if name == job["checks"][1] and job["fault"]:
             put(job["fault"], rank)

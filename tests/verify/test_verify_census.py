@@ -14,7 +14,7 @@ from gpusetup.verify.values import (
     DIFFERS,
     PASSED,
     RunOptions,
-    begin,
+    set_for_checks,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,14 +28,14 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with torch.random.fork_rng():
         yield
     settings["__allow_nonbracketed_mutation_flag"] = True
-    begin(options=RunOptions())
+    set_for_checks(options=RunOptions())
 
 
 def test_what_differs_is_named_and_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the two calls is wrong: the CPU stands for the device too."""
     sin = {"sin": census.database()["sin"]}
     monkeypatch.setattr(census, "database", lambda: sin)
-    begin(options=RunOptions(3, level="census"))
+    set_for_checks(options=RunOptions(3, level="census"))
     calls = iter(range(10**6))
     with Operator("sin", lambda f, a: scaled(1.5)(f, a) if next(calls) % 2 else f):
         found = census.operators("cpu")

@@ -220,7 +220,7 @@ def test_a_stranger_on_the_port_ends_nothing_and_every_rank_exits_as_rank_0_says
         stranger.sendall(said)
         stranger.shutdown(socket.SHUT_WR)
     spoke = Spoke(rank(1, port=port))
-    spoke.others({"facts": {}, "results": []})
-    assert hub.others({})[1]["report"] == {"facts": {}, "results": []}
+    spoke.exchange_reports({"facts": {}, "results": []})
+    assert hub.exchange_reports({})[1]["report"] == {"facts": {}, "results": []}
     hub.finish(3)
     assert spoke.exit_code() == 3

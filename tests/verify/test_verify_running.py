@@ -37,7 +37,7 @@ class Answers:
         self.in_float64: list[bool] = []
         self.ended = 0
 
-    def ask(self, task: ChildTask) -> dict[str, Any]:
+    def run(self, task: ChildTask) -> dict[str, Any]:
         time.sleep(self.seconds)
         name, device = task.check.name, task.subject
         self.asked.append(f"{name}@{device}")

@@ -13,7 +13,7 @@ from verify_faults.mutants import MUTANTS, Mutant
 from verify_faults.runs import bad, checks, run_all
 
 from gpusetup.verify.checks import memory, products, programs
-from gpusetup.verify.values import RunOptions, begin
+from gpusetup.verify.values import RunOptions, set_for_checks
 
 SLOW = {"compile", "speed", "copy-within"}
 """Named by their mutants in the long form only: each takes many seconds."""
@@ -26,7 +26,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ[variables[0]] = str(tmp_path_factory.mktemp("compiled"))
     os.environ[variables[1]] = "1"
     yield
-    begin(options=RunOptions())
+    set_for_checks(options=RunOptions())
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 

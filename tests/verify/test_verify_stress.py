@@ -12,7 +12,7 @@ from each_row import each
 from verifying import started, states
 
 from gpusetup.verify.checks import stress
-from gpusetup.verify.checks.stress import Load, judged
+from gpusetup.verify.checks.stress import Load, outcome_of_load
 from gpusetup.verify.device import watching
 from gpusetup.verify.values import FAILED, PASSED
 
@@ -35,13 +35,13 @@ WELL = Load(5000, 0, 120, 0, STEADY, {})
 def test_each_fault_fails_the_run_and_is_said(
     changes: dict[str, Any], least: tuple[float, ...], status: str, said: str
 ) -> None:
-    outcome = judged(WELL._replace(**changes), *least)
+    outcome = outcome_of_load(WELL._replace(**changes), *least)
     assert (outcome.status, said in outcome.detail) == (status, True), outcome
 
 
 def test_new_ecc_errors_heat_and_throttling_are_seen() -> None:
     lines = ["40, 0, 0x0000000000000001", "N/A, [N/A], [N/A]", "95, 2, 0x0000000000000040"]
-    assert watching.summed(lines) == {
+    assert watching.summary_of(lines) == {
         "hottest": 95,
         "ecc_new": 2,
         "reasons": ("hw_thermal_slowdown",),
@@ -53,7 +53,7 @@ def test_a_product_that_is_wrong_once_is_counted(monkeypatch: pytest.MonkeyPatch
     turns = iter([0.0] * 5 + [1e-7] + [0.0] * 1000)
     product = lambda: torch.full((4,), 1.0) + next(turns)  # noqa: E731
     monkeypatch.setattr(stress, "square_product", lambda _: (product, 1e12))
-    done = stress.loaded("cpu", 3.0, itertools.count(0.25, 0.25).__next__)
+    done = stress.run_under_load("cpu", 3.0, itertools.count(0.25, 0.25).__next__)
     assert done.wrong_products == 1
     assert done.products > 5
 

@@ -10,8 +10,8 @@ from verify_faults.mutants import Mutant
 
 from gpusetup.verify.checks import memory
 from gpusetup.verify.checks.table import LEVELS, function_of, named
-from gpusetup.verify.values import Outcome, RunOptions, begin
-from gpusetup.verify.worker import raised
+from gpusetup.verify.values import Outcome, RunOptions, set_for_checks
+from gpusetup.verify.worker import outcome_of_error
 
 memory.CHUNK_BYTES["cpu"] = 16 * memory.MIB
 memory.CPU_BYTES = 32 * memory.MIB  # two small blocks show what large ones would
@@ -29,7 +29,7 @@ def run_all(
 ) -> dict[str, Outcome]:
     """Each check's outcome. The variables that a check asks for are set."""
     options = RunOptions(level="standard")
-    begin(options=options if seed is None else options._replace(seed=seed))
+    set_for_checks(options=options if seed is None else options._replace(seed=seed))
     return {name: run(name, mutant) for name in (checks() if names is None else names)}
 
 
@@ -42,7 +42,7 @@ def run(name: str, mutant: Mutant | None) -> Outcome:
         with context:
             return function_of(check)("cpu")
     except Exception as problem:  # as the worker does
-        return raised(problem, "cpu")
+        return outcome_of_error(problem, "cpu")
 
 
 def bad(outcomes: Mapping[str, Outcome]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.job import InstallJob, Plan, prove, run_step, torch_stays
+from gpusetup.install.job import InstallJob, Plan, keeps_new_torch, run_step, run_verify
 from gpusetup.install.switching.files import flush, is_folder, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -31,9 +31,8 @@ from gpusetup.install.switching.journal import (
     UNDO,
     Journal,
     Phase,
-    first_folder,
-    forget_making,
-    note_making,
+    forget_creation,
+    note_creation,
     paths_in,
     read_journal,
     require_followable,
@@ -45,15 +44,14 @@ from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target import (
     INFO,
     LIBRARIES,
-    Distribution,
     Layout,
     Target,
     distributions,
+    family_of,
     files_listed,
     files_of_all,
     layout_of,
     record_rows,
-    require_possible_folder,
     versions,
 )
 from gpusetup.model.builds import FAMILY
@@ -76,7 +74,7 @@ is taken back, only these are deleted."""
 
 def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dict[str, Any] | None:
     """Install the plan: lock, download, unpack, replace, test, then keep the new files or restore
-    the old ones (`torch_stays`). Returns verify's result, or None if no test was requested.
+    the old ones (`keeps_new_torch`). Returns verify's result, or None if no test was requested.
 
     A new environment is created first, and removed again if any step fails.
     """
@@ -86,8 +84,8 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
     with interruptible(), locked(store, job.talk):
         job.store = store
         _require_unchanged(target, plan)
-        change = begun(store, makes_venv=venv is not None)
-        with change.or_back(job):
+        change = begin_change(store, makes_venv=venv is not None)
+        with change.restoring_on_failure(job):
             if venv:
                 output = run_step(job, plan.steps[0], uv_environment())
                 if not output.ok:
@@ -95,8 +93,8 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
                 layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
-                verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
-        if not torch_stays(verdict):
+                verdict = run_verify(job, layout.python, plan.device, plan.after.get("torch"))
+        if not keeps_new_torch(verdict):
             change.restore(job)
             return verdict
         # Ctrl-C takes effect only after this.
@@ -111,6 +109,7 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
     begun to change it."""
     is_same = target.installed.items() >= plan.before.items()
     if target.venv:
+        # A new environment has only gpusetup's own folder yet.
         is_same = {entry.name for entry in Path(target.venv).iterdir()} == {STORE}
     if not is_same or read_journal(Path(plan.target, STORE)) is not None:
         raise Blocked(
@@ -119,7 +118,7 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
         )
 
 
-def begun(store: Path, *, makes_venv: bool) -> Change:
+def begin_change(store: Path, *, makes_venv: bool) -> Change:
     """Begin a change: write its journal before anything else changes."""
     journal = Journal(
         phase="making" if makes_venv else "staging",
@@ -131,11 +130,11 @@ def begun(store: Path, *, makes_venv: bool) -> Change:
     change = Change(store, journal)
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         try:
-            change.former.mkdir(parents=True)
+            change.kept_folder.mkdir(parents=True)
             remove(store / STAGING)
             (store / STAGING).mkdir(mode=0o700)
             if makes_venv:
-                note_making(store, journal)
+                note_creation(store, journal)
                 # An environment that was deleted from this folder may have left its undo.
                 remove(store / UNDO)
             require_followable(store, journal)
@@ -160,14 +159,14 @@ class Change:
         self.journal = journal
 
     @property
-    def aside(self) -> dict[str, str]:
+    def kept_paths(self) -> dict[str, str]:
         """Maps each file to move aside to the path at which the store keeps it: the files are
         numbered in the order of the journal."""
         paths = paths_in(self.store, self.journal.moves)
-        return {path: str(self.former / f"{number:05d}") for number, path in enumerate(paths)}
+        return {path: str(self.kept_folder / f"{number:05d}") for number, path in enumerate(paths)}
 
     @property
-    def former(self) -> Path:
+    def kept_folder(self) -> Path:
         """The folder in the store with the files that were moved aside."""
         return self.store / self.journal.former
 
@@ -187,33 +186,33 @@ class Change:
         self.journal = journal
         write_journal(self.store, self.journal)
 
-    # --- forwards ---------------------------------------------------------------------------------
-
     def exchange(
-        self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
+        self, job: InstallJob, layout: Layout, places: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
         """Move the old files aside and the new ones into place, and flush everything to disk.
 
-        `coming` maps each new file to its place. `after` contains the distributions to which the
-        new files belong.
+        `places` maps each unpacked file to its place in the environment. `after` contains the
+        distributions to which the new files belong.
         """
         flush(self.store)
-        self._record_moves(layout, frozenset(coming.values()), after)
+        self._record_moves(layout, frozenset(places.values()), after)
         job.talk("Installing ...")
-        aside = self.aside
-        for path, kept in aside.items():
-            os.rename(path, kept)
+        kept_paths = self.kept_paths
+        for path, kept_path in kept_paths.items():
+            os.rename(path, kept_path)
         # A metadata folder without its files would still look like an installed package.
-        remove_empty(path for path in aside if f"-info{os.sep}" in path)
+        remove_empty(path for path in kept_paths if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
-        for source, place in renames_of(coming):
+        for source, place in renames(places):
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(source, place)
         flush(self.store)
         self.enter("verifying")
 
-    def _record_moves(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
+    def _record_moves(
+        self, layout: Layout, new_files: frozenset[str], after: Mapping[str, str]
+    ) -> None:
         """Record in the journal which files will be moved aside or created when the distributions
         in `after` are replaced.
 
@@ -221,28 +220,27 @@ class Change:
         package. Raises Blocked if a file is outside the environment, or if there is a folder in its
         place.
         """
-        leaving, files = files_of_all({*after, *self.journal.before}, layout)
-        for path in made:
-            if is_folder(path):
-                raise Blocked(
-                    f"{path} is a folder, and a file would come in its place",
-                    hint="nothing was changed; move it away, then run this again",
-                )
-        away = {path for path in files | made if os.path.lexists(path) and not is_folder(path)}
-        away |= bytecode_of(away)
-        installed = versions(distributions(layout))
-        # Record the companions that were already installed and do not change, because an undo must
-        # leave them alone.
-        beside = {
-            name: installed[name] for name in FAMILY if name in installed and name not in after
+        replaced, old_files = files_of_all({*after, *self.journal.before}, layout)
+        folder = next(filter(is_folder, new_files), None)
+        if folder is not None:
+            raise Blocked(
+                f"{folder} is a folder, and a file would come in its place",
+                hint="nothing was changed; move it away, then run this again",
+            )
+        moves = {
+            path for path in old_files | new_files if os.path.lexists(path) and not is_folder(path)
         }
+        moves |= bytecode_of(moves)
+        companions = family_of(versions(distributions(layout)))
         self.enter(
             "moving",
-            moves=tuple(text_of(path, layout.prefix) for path in sorted(away)),
-            made=tuple(text_of(path, layout.prefix) for path in sorted(made - away)),
-            before=versions(leaving),
+            moves=tuple(text_of(path, layout.prefix) for path in sorted(moves)),
+            made=tuple(text_of(path, layout.prefix) for path in sorted(new_files - moves)),
+            before=versions(replaced),
             after=dict(after),
-            beside=beside,
+            # The companions that were already installed and do not change, because an undo must
+            # leave them alone.
+            beside={name: companions[name] for name in companions if name not in after},
         )
 
     def keep(self) -> None:
@@ -260,12 +258,10 @@ class Change:
             # An unreadable journal cannot restore anything.
             undo = None
         if "torch" in self.journal.after or undo is None or "torch" not in undo.after:
-            kept = files_in(self.former)
+            kept = status_of_files(self.kept_folder)
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
-        remove_empty(self.aside)
+        remove_empty(self.kept_paths)
         self._forget()
-
-    # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
         """Restore the previous state: delete the new files, and move the old ones back.
@@ -277,20 +273,21 @@ class Change:
             for name in VENV_ENTRIES:
                 remove(self.store.parent / name)
         stays = set(paths_in(self.store, self.journal.stays))
-        aside = {path: kept for path, kept in self.aside.items() if path not in stays}
-        made = self.made - stays
-        made |= bytecode_of(made | aside.keys()) - aside.keys() - stays
-        for path in made:
+        kept_paths = {path: kept for path, kept in self.kept_paths.items() if path not in stays}
+        new_files = self.made - stays
+        # Python may have written bytecode for the old and the new modules in the meantime.
+        new_files |= bytecode_of(new_files | kept_paths.keys()) - kept_paths.keys() - stays
+        for path in new_files:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(path)
-        for path, kept in aside.items():
-            if os.path.lexists(kept):
+        for path, kept_path in kept_paths.items():
+            if os.path.lexists(kept_path):
                 # The new release may have a folder at the path of the old file.
                 if is_folder(path):
-                    remove_empty(new for new in made if new.startswith(f"{path}{os.sep}"))
+                    remove_empty(new for new in new_files if new.startswith(f"{path}{os.sep}"))
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                os.replace(kept, path)
-        remove_empty(made)
+                os.replace(kept_path, path)
+        remove_empty(new_files)
         if self.journal.undoes:
             (self.store / UNDO).unlink(missing_ok=True)
         self._forget()
@@ -304,7 +301,7 @@ class Change:
             self.put_back()
 
     @contextmanager
-    def or_back(self, job: InstallJob) -> Iterator[None]:
+    def restoring_on_failure(self, job: InstallJob) -> Iterator[None]:
         """A context manager that restores the previous state if its block fails."""
         try:
             yield
@@ -321,31 +318,31 @@ class Change:
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
-        forget_making(self.journal)
+        forget_creation(self.journal)
         drop_leftovers(self.store)
 
 
-def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields each path to rename, with its new path; `coming` maps each unpacked file to its place.
+def renames(places: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields each path to rename, with its new path; `places` maps each unpacked file to its place.
 
     A package's folder is renamed as a whole if nothing is in its place: torch has 15,000 files in
     1,100 folders, and to make and remove each folder takes longer than uv needs to unpack them.
     """
-    files_of: dict[str, list[str]] = {}
-    for source in coming:
-        in_package = PACKAGE_FOLDER.match(source)
-        files_of.setdefault(in_package[0] if in_package else "", []).append(source)
-    for folder, sources in files_of.items():
+    files_by_folder: dict[str, list[str]] = {}
+    for source in places:
+        package_folder = PACKAGE_FOLDER.match(source)
+        files_by_folder.setdefault(package_folder[0] if package_folder else "", []).append(source)
+    for folder, sources in files_by_folder.items():
         # The folder's own place: the place of a file without the path below the folder.
-        place = coming[sources[0]].removesuffix(sources[0][len(folder) :])
+        place = places[sources[0]].removesuffix(sources[0][len(folder) :])
         # Whether each file keeps its path below the folder.
-        keeps_shape = all(coming[source] == place + source[len(folder) :] for source in sources)
+        keeps_shape = all(places[source] == place + source[len(folder) :] for source in sources)
         # An empty folder would be moved along, but never be removed again.
         has_empty = any(not (folders or files) for _, folders, files in os.walk(folder))
         if folder and keeps_shape and not has_empty and not os.path.lexists(place):
             yield folder, place
         else:
-            yield from ((source, coming[source]) for source in sources)
+            yield from ((source, places[source]) for source in sources)
 
 
 PACKAGE_FOLDER = re.compile(
@@ -383,11 +380,11 @@ def remove_empty(files: Iterable[str]) -> None:
                 folder = os.path.dirname(folder)
 
 
-def files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Maps the name of each kept file or link to its size in bytes and its modification time in
-    whole seconds."""
+def status_of_files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Maps the name of each file or link in a folder to its size in bytes and its modification time
+    in whole seconds."""
     files: dict[str, tuple[int, int]] = {}
-    with os.scandir(former) as entries:
+    with os.scandir(folder) as entries:
         for entry in entries:
             status = entry.stat(follow_symlinks=False)
             files[entry.name] = (status.st_size, int(status.st_mtime))
@@ -414,10 +411,18 @@ def drop_leftovers(store: Path) -> None:
 
 def target_folder(python: str | None, venv: str | None) -> Path:
     """The folder of the environment that `--python` or `--venv` names, or of the active one. A
-    named one needs no interpreter."""
+    named one needs no interpreter. Raises Blocked for a path that can be no environment."""
     if venv:
-        require_possible_folder(venv)
-        return Path(venv).absolute()
+        folder = Path(venv)
+        hint = "nothing was changed; name another folder: `--venv DIR`"
+        with blocked_by_files(f"{venv} can be no environment", hint):
+            try:
+                folder.stat()
+            except FileNotFoundError:
+                # The path is free for a new folder, unless it is a broken link.
+                if folder.is_symlink():
+                    raise
+        return folder.absolute()
     if python:
         named = Path(python).absolute()
         # A run that was killed may have left an environment without an interpreter. The name may be
@@ -437,12 +442,12 @@ def recover_unfinished(
     store = folder / STORE
     journal = read_journal(store)
     half_made = journal is not None and journal.venv and journal.phase != "keeping"
-    head, how_to_end = interrupted(str(folder), System().family, half_made=bool(half_made))
+    problem, hint = interrupted(str(folder), System().family, half_made=bool(half_made))
     if dry_run:
         if journal:
-            raise Blocked(head, hint=how_to_end)
+            raise Blocked(problem, hint=hint)
         return None
-    # These folders remain if a run was killed after it had deleted its journal.
+    # These remain if a run was killed after it had deleted its journal.
     leftovers = (store / STAGING, store / "installer")
     if journal is None and not any(path.exists() for path in leftovers):
         return None
@@ -452,24 +457,20 @@ def recover_unfinished(
         if journal is None:
             drop_leftovers(store)
             return None
-        talk(f"{head}; recovering first ...")
+        talk(f"{problem}; recovering first ...")
         change = Change(store, journal)
-        is_new = journal.phase == "keeping"
         hint = "fix that, then run this again; nothing is lost"
         with blocked_by_files("Cannot finish the interrupted change", hint):
             # A state that was about to be kept is completed, any other one is reverted.
-            if is_new:
+            if journal.phase == "keeping":
                 change.keep()
             else:
                 change.put_back()
     # A new environment that was reverted leaves only its folder.
     if journal.venv and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
-    talk(f"{folder} is in its {'new' if is_new else 'previous'} state again.")
+    talk(f"{folder} is in its {'new' if journal.phase == 'keeping' else 'previous'} state again.")
     return journal
-
-
-# --- undo -----------------------------------------------------------------------------------------
 
 
 TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost until then"
@@ -484,14 +485,14 @@ def undo(talk: Callable[[str], None], layout: Layout) -> None:
     """
     store = Path(layout.prefix, STORE)
     with interruptible(), locked(store, talk):
-        change = undo_known(store, layout)
+        change = change_to_undo(store, layout)
         talk("Restoring the previous state ...")
         with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
             change.enter("moving", undoes=True, venv=False)
             change.put_back()
 
 
-def undo_known(store: Path, layout: Layout) -> Change:
+def change_to_undo(store: Path, layout: Layout) -> Change:
     """The change that an undo would make, with a journal that lists which files stay.
 
     Raises Blocked if there is nothing to undo, if another program has changed torch since then, or
@@ -517,7 +518,7 @@ def undo_known(store: Path, layout: Layout) -> Change:
         )
     change = Change(store, undo)
     _require_kept_as_it_was(change)
-    folder = first_folder(change.made)
+    folder = next(filter(is_folder, change.made), None)
     if folder is not None:
         raise Blocked(
             f"{folder} is a folder, and the undo would remove a file in its place",
@@ -530,12 +531,11 @@ def _require_kept_as_it_was(change: Change) -> None:
     """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
     then = change.journal.kept
     # If the whole folder is gone, so is each of its files.
-    now = files_in(change.former) if change.former.is_dir() else {}
-    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-    if changed:
-        how = "was changed" if changed[0] in now else "is gone"
-        what = f"{change.former / changed[0]} {how}"
-        raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
+    now = status_of_files(change.kept_folder) if change.kept_folder.is_dir() else {}
+    for name in sorted(now.keys() | then.keys()):
+        if now.get(name) != then.get(name):
+            what = f"{change.kept_folder / name} {'was changed' if name in now else 'is gone'}"
+            raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
 
 
 # --- files of packages that were installed later --------------------------------------------------
@@ -548,26 +548,30 @@ def _without_later_packages(change: Change, changed: set[str], layout: Layout) -
     A companion that was installed later for the torch that is removed (`install torchvision`) is
     removed too.
     """
-    undo, installed = change.journal, distributions(layout)
-    names = {package.name for package in installed}
-    updated = changed & names
+    undo, packages = change.journal, distributions(layout)
+    installed = versions(packages)
+    updated = changed & installed.keys()
     later_companions: set[str] = set()
     if "torch" in undo.after:
-        later_companions = names & {*FAMILY} - undo.after.keys() - undo.beside.keys()
+        later_companions = {*family_of(installed)} - undo.after.keys() - undo.beside.keys()
     # The files of other packages that were updated or installed later stay.
     stays = _previous_files(change, updated)
-    kept_at = (change.store / UNDO).stat().st_mtime
-    for package in installed:
+    kept_since = (change.store / UNDO).stat().st_mtime
+    for package in packages:
         is_undone = package.name in undo.after or package.name in later_companions
-        if package.name in updated or (not is_undone and _is_newer(package, kept_at)):
+        # A package without a RECORD counts as older. It has no list of files anyway.
+        installed_at = 0.0
+        with suppress(OSError):
+            installed_at = os.stat(os.path.join(package.info, "RECORD")).st_mtime
+        if package.name in updated or (not is_undone and installed_at > kept_since):
             stays |= files_listed(package, layout)
     # Only those count that the undo would otherwise touch.
-    touched = change.made | change.aside.keys()
+    touched = change.made | change.kept_paths.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
     removed_too = files_of_all(later_companions, layout)[1] - stays - touched
     # The packages that the undo changes, in their versions of now.
     after = {name: version for name, version in undo.after.items() if name not in changed}
-    after |= {one.name: one.version for one in installed if one.name in later_companions}
+    after |= {name: installed[name] for name in installed if name in later_companions}
     prefix = str(change.store.parent)
     return replace(
         undo,
@@ -578,25 +582,19 @@ def _without_later_packages(change: Change, changed: set[str], layout: Layout) -
     )
 
 
-def _is_newer(package: Distribution, moment: float) -> bool:
-    """Whether a package was installed after this time (Unix seconds), judged by its RECORD file."""
-    try:
-        return os.stat(os.path.join(package.info, "RECORD")).st_mtime > moment
-    except OSError:
-        return False
-
-
 def _previous_files(change: Change, updated: set[str]) -> set[str]:
     """The kept files of packages that were updated since then. Do not restore these files, because
     they would be mixed with those of the newer release."""
     files: set[str] = set()
-    for path, kept in change.aside.items():
-        info, name = os.path.split(path)
-        described = INFO.fullmatch(os.path.basename(info))
-        if described is None or canonicalize_name(described[1]) not in updated:
+    for path, kept_path in change.kept_paths.items():
+        folder, name = os.path.split(path)
+        info = INFO.fullmatch(os.path.basename(folder))
+        # Only a metadata folder shows whose files these are. Its RECORD lists the others.
+        if info is None or canonicalize_name(info[1]) not in updated:
             continue
         files.add(path)
         if name == "RECORD":
-            library = os.path.dirname(info)
-            files |= {os.path.normpath(os.path.join(library, row[0])) for row in record_rows(kept)}
+            library = os.path.dirname(folder)
+            for row in record_rows(kept_path):
+                files.add(os.path.normpath(os.path.join(library, row[0])))
     return files

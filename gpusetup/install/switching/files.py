@@ -19,19 +19,21 @@ seconds between two tries."""
 
 def write_safely(path: Path, text: str) -> None:
     """Write a file atomically, flush it to disk, and keep the mode of a previous file."""
-    fresh = path.with_name(f".{path.name}.gpusetup.new")
-    remove(fresh)
+    new_file = path.with_name(f".{path.name}.gpusetup.new")
+    # A run that was killed may have left it.
+    remove(new_file)
     try:
-        with open(fresh, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with open(new_file, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         if path.is_file():
-            shutil.copymode(path, fresh)
-        fresh.replace(path)
+            shutil.copymode(path, new_file)
+        new_file.replace(path)
     except OSError:
-        remove(fresh)
+        remove(new_file)
         raise
+    # Flush the folder too, which holds the file's new name.
     if os.name == "posix":
         handle = os.open(path.parent, os.O_RDONLY)
         # Some network filesystems cannot sync a folder.
@@ -49,18 +51,18 @@ def flush(folder: Path) -> None:
         return
     # This only flushes one filesystem. macOS does not have the call.
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    number = errno.ENOSYS
+    error = errno.ENOSYS
     if syncfs:
         handle = os.open(folder, os.O_RDONLY)
         try:
-            number = ctypes.get_errno() if syncfs(handle) != 0 else 0
+            error = ctypes.get_errno() if syncfs(handle) != 0 else 0
         finally:
             os.close(handle)
     # Some kernels and filesystems do not support syncfs, so flush all filesystems instead.
-    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+    if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()
-    elif number:
-        raise OSError(number, os.strerror(number), str(folder))
+    elif error:
+        raise OSError(error, os.strerror(error), str(folder))
 
 
 def is_folder(path: str) -> bool:

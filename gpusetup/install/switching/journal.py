@@ -106,13 +106,12 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically and flush it to disk.
-
-    Raises Blocked if the journal would be too large to be read again.
-    """
+    """Write the journal atomically and flush it to disk. Raises Blocked if it lists too many
+    files."""
     from gpusetup.model.codec import to_json
 
     text = to_json(journal, indent=1)
+    # A change below this limit has an undo that is small enough to be read.
     if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
         count = len(journal.moves) + len(journal.made)
         raise _unusable(store.parent, f"its journal would list {count} files, too many")
@@ -148,11 +147,12 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     try:
         journal = from_json(raw, Journal, what=str(path))
         objection = _objection_to(journal, store)
-        folder = first_folder(paths_in(store, journal.made)) if objection is None else None
-        # gpusetup did not create that folder, because a change only creates files. For an undo,
+        # A change only creates files, so gpusetup did not create a folder among these. For an undo,
         # this is checked when it begins.
-        if folder and name == JOURNAL:
-            objection = f"it names a folder as a new file: {folder[:200]!r}"
+        if objection is None and name == JOURNAL:
+            folder = next(filter(is_folder, paths_in(store, journal.made)), None)
+            if folder is not None:
+                objection = f"it names a folder as a new file: {folder[:200]!r}"
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
@@ -185,7 +185,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
             return "it is of an environment that is being made, but this one is done"
         # Anybody could write such a journal, for example into a checkout. Only gpusetup's own note
         # proves that it is genuine.
-        if not was_making(store, journal):
+        if not has_creation_note(store, journal):
             return (
                 "it is of an environment that is being made, and gpusetup has no note of that; if "
                 "it is half made, delete the whole folder"
@@ -199,11 +199,6 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     if pythons_own is not None:
         return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
     return None
-
-
-def first_folder(paths: Iterable[str]) -> str | None:
-    """The first of these paths that is a real folder, not a link to one."""
-    return next(filter(is_folder, paths), None)
 
 
 def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
@@ -223,24 +218,26 @@ def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
 # --- a note of the environments that are being made -----------------------------------------------
 
 
-def note_making(store: Path, journal: Journal) -> None:
+def note_creation(store: Path, journal: Journal) -> None:
     """Record, outside the environment, that gpusetup is creating it. The note's name is unique,
     because the journal's `former` is random."""
     write_safely(own_folder(MAKING) / journal.former, os.path.realpath(store.parent))
 
 
-def was_making(store: Path, journal: Journal) -> bool:
+def has_creation_note(store: Path, journal: Journal) -> bool:
     """Whether gpusetup's own note shows that it began to create this environment."""
     try:
-        # A command that only reads must not create the folder for notes.
-        note = own_folder(MAKING) / journal.former if own_path(MAKING).is_dir() else None
-        text = note and note.read_text(encoding="utf-8", errors="surrogateescape")
+        # `own_folder` creates the folder for notes, which a command that only reads must not do.
+        if not own_path(MAKING).is_dir():
+            return False
+        note = own_folder(MAKING) / journal.former
+        text = note.read_text(encoding="utf-8", errors="surrogateescape")
     except (OSError, Blocked):
         return False
     return text == os.path.realpath(store.parent)
 
 
-def forget_making(journal: Journal) -> None:
+def forget_creation(journal: Journal) -> None:
     """Remove the note that an environment is being created."""
     with suppress(OSError, Blocked):
         (own_folder(MAKING) / journal.former).unlink()

@@ -3,11 +3,10 @@ writes."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_par
 
 
 @contextmanager
-def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
+def locked(store: Path, talk: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of an environment during the block. Its store is created, and removed again if
     it stays empty.
 
@@ -43,23 +42,23 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         try:
             store.mkdir(parents=True, exist_ok=True)
-            who = f"Another gpusetup is changing {prefix}"
-            lock = _acquired(store / "lock", say, who, LOCK_SECONDS)
+            holder = f"Another gpusetup is changing {prefix}"
+            lock = _acquired(store / "lock", talk, holder, LOCK_SECONDS)
         except OSError:
             _remove_empty((store, *new_folders))
             raise
     try:
         # If an earlier gpusetup was killed, its uv may still be writing.
         if (store / "installer").exists():
-            who = f"The installer of an earlier run still writes to {prefix}"
-            _acquired(store / "installer", say, who, INSTALLER_SECONDS).release()
+            holder = f"The installer of an earlier run still writes to {prefix}"
+            _acquired(store / "installer", talk, holder, INSTALLER_SECONDS).release()
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 (store / "installer").unlink()
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             (store / "lock").unlink()
         lock.release()
         _remove_empty((store, *new_folders))
@@ -68,29 +67,31 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
 def _remove_empty(folders: Iterable[Path]) -> None:
     """Remove these folders, innermost first, as far as they are empty."""
     for folder in folders:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             folder.rmdir()
 
 
-def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) -> FileLock:
+def _acquired(path: Path, talk: Callable[[str], None], holder: str, seconds: float) -> FileLock:
+    """The lock of a file, once it is free; `holder` is the sentence that says who holds it. Raises
+    Blocked if it is not free after this time."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"{who}; waiting up to {seconds:g} s ...")
+        talk(f"{holder}; waiting up to {seconds:g} s ...")
         try:
             lock.acquire(timeout=seconds, poll_interval=0.1)
         except Timeout:
             hint = "nothing was changed; wait until it has ended, then run this again"
-            raise Blocked(who, hint=hint) from None
+            raise Blocked(holder, hint=hint) from None
     return lock
 
 
 def launched(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
     """The command, wrapped so that the program holds the installer's lock and ends when gpusetup
-    ends.
+    ends. `store` is None before the environment is locked; the command then stays as it is.
 
     Windows does not support this. If gpusetup is killed there, uv continues to its end, and files
     that it has open cannot be renamed.

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import chain, islice
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -22,10 +21,11 @@ from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target import LIBRARIES, Layout, record_rows
+from gpusetup.model.logins import split_login
 from gpusetup.model.steps import Step
 from gpusetup.uv.errors import uv_error
-from gpusetup.uv.program import uv_environment, uv_program
-from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
+from gpusetup.uv.program import uv_environment, uv_program, with_torch_index
+from gpusetup.uv.question import APPLIED, Wheel, lock_text, size_text
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -41,14 +41,14 @@ LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
 
 
-Promises = dict[str, dict[str, str]]
+ListedDigests = dict[str, dict[str, str]]
 """Maps each unpacked file to the digests that the lists state for it, each with its number of bytes
 as text; either is empty if a list states none, as for the list itself. Two wheels may contain the
 same file, even with different content (opencv-python and opencv-python-headless): as with uv alone,
 the one that is unpacked last counts."""
 
 
-def stage_of(prefix: str) -> str:
+def staging_folder(prefix: str) -> str:
     """The staging folder in an environment, in which wheels are unpacked before their files are
     moved."""
     return os.path.join(prefix, STORE, STAGING)
@@ -59,7 +59,7 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     check fails, the cache is cleared and the download is repeated once."""
     try:
         return _unpack(job, plan, layout)
-    except Differs:
+    except UnpackedFilesDiffer:
         # uv then downloads these packages again.
         forget = (uv_program(), "cache", "clean", *(wheel.name for wheel in plan.wheels))
         run_step(job, Step(argv=forget), uv_environment())
@@ -69,7 +69,7 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Run uv in the staging folder, check the unpacked files, and return each with its place in the
     environment."""
-    folder = Path(stage_of(layout.prefix))
+    folder = Path(staging_folder(layout.prefix))
     remove(folder)
     # `unpack_step`, which made the last step of the plan, names the same `tmp`, `pylock.toml` and
     # `root` in this folder.
@@ -79,45 +79,50 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     size_bytes = sum(wheel.size_bytes or 0 for wheel in plan.wheels)
     job.talk(f"Fetching {len(plan.wheels)} wheels ({size_text(size_bytes)}) ...")
-    output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
+    # uv finds a login under the name of torch's index, so the index must be named to it.
+    is_private = split_login(plan.torch_index)[1] is not None
+    more = {"UV_INDEX": with_torch_index(plan.torch_index)} if is_private else {}
+    environment = uv_environment(more, login_of=plan.torch_index, drop=APPLIED)
+    output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
         raise uv_error("cannot download and unpack the wheels", output, Unreached)
-    return compared(folder / "root", plan.wheels, layout)
+    return checked_places(folder / "root", plan.wheels, layout)
 
 
 # --- checking the unpacked files ------------------------------------------------------------------
 
 
-class Differs(ToolFailed):
+class UnpackedFilesDiffer(ToolFailed):
     """The unpacked files differ from what the wheels' lists say."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="nothing was changed; run this again")
 
 
-def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
+def checked_places(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Maps each unpacked file to its place in the environment.
 
-    Raises Differs if a file is not as its wheel's list states.
+    Raises UnpackedFilesDiffer if a file is not as its wheel's list states.
     """
-    promises = _promises_in(root, {wheel.name for wheel in wheels})
+    listed_digests = _digests_listed_in(root, {wheel.name for wheel in wheels})
+    # torch has 15,000 files in 1,100 folders.
     place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
-    coming = {}
-    for path in promises:
+    places = {}
+    for path in listed_digests:
         folder, name = os.path.split(path)
-        coming[path] = os.path.join(place_of_folder(folder), name)
-    _require_same_content(root, promises)
-    return coming
+        places[path] = os.path.join(place_of_folder(folder), name)
+    _require_same_content(root, listed_digests)
+    return places
 
 
-def _promises_in(root: Path, names: set[str]) -> Promises:
-    """What the lists of the unpacked wheels state about each of their files. Raises Differs if the
-    unpacked files are not exactly those of the lists, or the lists not those of these packages."""
+def _digests_listed_in(root: Path, names: set[str]) -> ListedDigests:
+    """What the lists of the unpacked wheels state about each of their files. Raises
+    UnpackedFilesDiffer if there are other files or lists than those of the packages `names`."""
     unpacked_files = frozenset(files_below(str(root)))
     for path in unpacked_files:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
-            raise Differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
+            raise UnpackedFilesDiffer(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     # A package may hold a copy of another one, whose list is not directly in the library folder.
     records = [
         path
@@ -125,34 +130,39 @@ def _promises_in(root: Path, names: set[str]) -> Promises:
         if path.endswith(f".dist-info{os.sep}RECORD")
         and os.path.basename(os.path.dirname(os.path.dirname(path))) in LIBRARIES
     ]
-    unexpected = {_project_of(record) for record in records} ^ names
+    # `root/lib/python3.11/site-packages/torch-2.9.1.dist-info/RECORD` is of `torch`.
+    projects = {Path(record).parent.name.partition("-")[0] for record in records}
+    unexpected = {canonicalize_name(project) for project in projects} ^ names
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
-        raise Differs(f"{message}: {', '.join(sorted(unexpected))}")
-    promises: Promises = {}
+        raise UnpackedFilesDiffer(f"{message}: {', '.join(sorted(unexpected))}")
+    listed_digests: ListedDigests = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
         for row in record_rows(record):
             # A script has a path outside the library, such as `../../../bin/torchrun`.
             path = os.path.normpath(os.path.join(library, row[0]))
-            # A row may end after the path, or after the digest.
-            digest, size = (*row[1:3], "", "")[:2]
-            promises.setdefault(path, {})[digest] = size
-    missing = sorted(promises.keys() - unpacked_files)
+            digest = row[1] if len(row) > 1 else ""
+            size = row[2] if len(row) > 2 else ""
+            listed_digests.setdefault(path, {})[digest] = size
+    missing = sorted(listed_digests.keys() - unpacked_files)
     if missing:
-        raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
-    unlisted = sorted(unpacked_files - promises.keys() - {str(root / UV_LOCK)})
+        raise UnpackedFilesDiffer(f"{os.path.relpath(missing[0], root)} was not unpacked")
+    unlisted = sorted(unpacked_files - listed_digests.keys() - {str(root / UV_LOCK)})
     if unlisted:
-        raise Differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
-    return promises
+        raise UnpackedFilesDiffer(
+            f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}"
+        )
+    return listed_digests
 
 
-def _require_same_content(root: Path, promises: Promises) -> None:
-    """Raise Differs if the content of a file does not match the digest in its list
+def _require_same_content(root: Path, listed_digests: ListedDigests) -> None:
+    """Raise UnpackedFilesDiffer if the content of a file does not match the digest in its list
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
 
     def is_wrong(path: str) -> bool:
-        size_of_digest = promises[path]
+        """Whether the content of a file matches none of its digests."""
+        size_of_digest = listed_digests[path]
         # A list contains itself, without a digest.
         if "" in size_of_digest:
             return False
@@ -164,21 +174,20 @@ def _require_same_content(root: Path, promises: Promises) -> None:
         digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
         return f"sha256={digest.rstrip('=')}" not in size_of_digest
 
-    def wrong_in(paths: Iterable[str]) -> list[str]:
-        return [path for path in paths if is_wrong(path)]
+    def wrong_in(batch: Sequence[str]) -> list[str]:
+        return [path for path in batch if is_wrong(path)]
 
-    paths = iter(promises)
-    batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
+    paths = [*listed_digests]
+    starts = range(0, len(paths), FILES_AT_ONCE)
+    batches = [paths[start : start + FILES_AT_ONCE] for start in starts]
+    wrong: list[str] = []
     with ThreadPoolExecutor(min(MOST_READERS, os.cpu_count() or 1)) as pool:
-        wrong = next(chain.from_iterable(pool.map(wrong_in, batches)), None)
-    if wrong is not None:
-        name = os.path.relpath(wrong, root)
-        raise Differs(f"The unpacked files differ from the wheel's list: {name}")
-
-
-def _project_of(record: str) -> str:
-    """The normalised project name that a RECORD path belongs to."""
-    return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
+        for wrong in pool.map(wrong_in, batches):
+            if wrong:
+                break
+    if wrong:
+        name = os.path.relpath(wrong[0], root)
+        raise UnpackedFilesDiffer(f"The unpacked files differ from the wheel's list: {name}")
 
 
 # --- places in the environment --------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Optional
 
-from ..streams import Unwritten, put, say
+from ..streams import Unwritten, write_stderr, write_stdout
 from ..values import ReportBlocked, Stop
 from .render import as_error, harmless
 
@@ -34,9 +34,8 @@ class Live:
 
     def _draw(self, text: str) -> None:
         if self.is_shown:
-            # `ESC [2K` erases the line. The cursor stays at its start, so that a library's message
-            # overwrites it.
-            say(f"\r\x1b[2K{text}\r")
+            # `ESC [2K` erases the line. At its start, the cursor lets a message overwrite it.
+            write_stderr(f"\r\x1b[2K{text}\r")
 
     def __enter__(self) -> "Live":
         return self
@@ -48,7 +47,7 @@ class Live:
 def write(text: str, path: Optional[str], mode: str = "w") -> None:
     """Write the text to the file, or to stdout if `path` is None. Raises ReportBlocked."""
     if path is None:
-        put(text)
+        write_stdout(text)
         return
     try:
         with open(path, mode, encoding="utf-8") as file:
@@ -63,8 +62,8 @@ def complain(stop: Stop, as_document: bool) -> int:
     if as_document:
         # If the document cannot be written to stdout, the message goes to stderr.
         with contextlib.suppress(BrokenPipeError, Unwritten):
-            put(as_error(stop))
+            write_stdout(as_error(stop))
             return stop.exit_code
-    say(harmless(f"error: {stop.message}") + "\n")
-    say("\n" + harmless(f"hint: {stop.hint}") + "\n" if stop.hint else "")
+    write_stderr(harmless(f"error: {stop.message}") + "\n")
+    write_stderr("\n" + harmless(f"hint: {stop.hint}") + "\n" if stop.hint else "")
     return stop.exit_code

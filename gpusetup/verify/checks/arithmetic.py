@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator
 import torch
 
 from ..judging.answers import (
-    answered,
+    checked_against,
     exactly,
     format_of,
     formats,
@@ -17,13 +17,14 @@ from ..judging.answers import (
     tensor,
     whole_numbers,
 )
-from ..judging.tolerance import ROUNDOFF, Part
+from ..judging.tolerance import ROUNDOFF, Comparison
 
 INNER_LENGTHS = (17, 33, 64, 255, 513)
 """Odd inner lengths, one that fills a tile, and one with a tail of a single number behind it."""
 
 
-def nearest_products(device: str) -> Iterator[Part]:
+def nearest_products(device: str) -> Iterator[Comparison]:
+    """Products in 16 bits equal the exact ones, rounded once to the nearest number."""
     # Leave out float32, the first format, which holds these sums exactly. In the last try after a
     # failure, float64 is the only format.
     for name in formats(device)[1:] or formats(device):
@@ -41,10 +42,11 @@ def nearest_products(device: str) -> Iterator[Part]:
             yield exactly(f"9 x {inner} x 9 of {name}, by columns", left @ transposed, known)
 
 
-rounding = answered("whole numbers, rounded to the nearest", nearest_products)
+rounding = checked_against("whole numbers, rounded to the nearest", nearest_products)
 
 
-def batched_products(device: str) -> Iterator[Part]:
+def batched_products(device: str) -> Iterator[Comparison]:
+    """Products of many matrices, and with vectors, equal those of one pair after the other."""
     for name in formats(device, "float64"):
         for count in (3, 17, 65):
             # bfloat16 holds each whole number up to 256, which four products may reach.
@@ -58,7 +60,8 @@ def batched_products(device: str) -> Iterator[Part]:
             yield exactly(f"{count} vectors of {name}", left @ vectors, known[:, :, :1])
 
 
-def biased_products(device: str) -> Iterator[Part]:
+def biased_products(device: str) -> Iterator[Comparison]:
+    """Products with an added bias are exact, also if the same shapes come with another bias."""
     for name in formats(device):
         # So small that 16 bits hold every sum of products.
         most = 9 if name == "float32" else 1
@@ -74,10 +77,10 @@ def biased_products(device: str) -> Iterator[Part]:
                 yield exactly(label, found, a @ b + bias * turn)
 
 
-batches = answered("products of whole numbers", batched_products, biased_products)
+batches = checked_against("products of whole numbers", batched_products, biased_products)
 
 
-def whole_sums(device: str) -> Iterator[Part]:
+def whole_sums(device: str) -> Iterator[Comparison]:
     """Sums of small whole numbers are exact in any order. The counts of numbers are a few, one more
     than whole blocks of a kernel, and many blocks."""
     for name in formats(device, "float64"):
@@ -96,7 +99,7 @@ def whole_sums(device: str) -> Iterator[Part]:
             yield exactly(f"running sum of {count} {name}", x.cumsum(0), running)
 
 
-def gathered_gradients(device: str) -> Iterator[Part]:
+def gathered_gradients(device: str) -> Iterator[Comparison]:
     """The gradient of a parameter that is used in every row is the sum over the rows; a second
     backward pass adds the same sum once more."""
     numbers = whole_numbers(33, 65, most=9, salt="broadcast")
@@ -107,7 +110,7 @@ def gathered_gradients(device: str) -> Iterator[Part]:
         yield exactly(f"gradient of a bias, {turn} times", bias.grad, turn * numbers.sum(0))
 
 
-sums = answered("whole numbers", whole_sums, gathered_gradients)
+sums = checked_against("whole numbers", whole_sums, gathered_gradients)
 
 
 def sigmoid(x: float) -> float:
@@ -127,7 +130,8 @@ FUNCTION_ROUNDINGS = 64
 units in the last place, and `gelu` multiplies the rest of a difference."""
 
 
-def functions_of_numbers(device: str) -> Iterator[Part]:
+def functions_of_numbers(device: str) -> Iterator[Comparison]:
+    """Functions of numbers from 1e-9 to 3 are as exact as Python's `math`."""
     near_zero = [s * 10.0**power for power in range(-9, 1) for s in (1, 3)]
     functional = torch.nn.functional
     for name, by_math in FUNCTIONS.items():
@@ -143,4 +147,4 @@ def functions_of_numbers(device: str) -> Iterator[Part]:
             yield relatively(f"{name} of {dtype}", run(numbers), known, error)
 
 
-pointwise = answered("Python's math", functions_of_numbers)
+pointwise = checked_against("Python's math", functions_of_numbers)

@@ -64,16 +64,17 @@ def tolerances_of(info: Any, device_kind: str, dtype: Any) -> Optional[Tuple[flo
             # toleranceOverride and precisionOverride keep their tolerances by format in `d`.
             tolerances = getattr(decorator, "d", None)
             if isinstance(tolerances, dict):
-                found = tolerances.get(dtype, TOLERANCE)
-                found_atol, found_rtol = found if isinstance(found, tuple) else (found, found)
-                atol, rtol = max(atol, found_atol), max(rtol, found_rtol)
+                # A pair of absolute and relative, or one number for both.
+                own = tolerances.get(dtype, TOLERANCE)
+                own_atol, own_rtol = own if isinstance(own, tuple) else (own, own)
+                atol, rtol = max(atol, own_atol), max(rtol, own_rtol)
             # A decorator of all tests, such as one for missing LAPACK, is no skip.
             elif decoration.test_name == COMPARED[1]:
                 return None
     return atol, rtol
 
 
-def difference(info: Any, device: str) -> Optional[str]:
+def difference_from_cpu(info: Any, device: str) -> Optional[str]:
     """How an operator's results differ; empty if they do not, None if nothing can be compared."""
     common = info.supported_dtypes(kind(device)) & info.supported_dtypes("cpu")
     if not common:
@@ -101,7 +102,7 @@ def difference(info: Any, device: str) -> Optional[str]:
     compared = 0
     for sample in info.sample_inputs("cpu", dtype):
         try:
-            known, found = (result_on(target, sample) for target in ("cpu", device))
+            known, computed = result_on("cpu", sample), result_on(device, sample)
         except Exception as problem:
             if sticky(problem):
                 raise
@@ -111,7 +112,7 @@ def difference(info: Any, device: str) -> Optional[str]:
         compared += 1
         try:
             limits = {"atol": tolerances[0], "rtol": tolerances[1], "equal_nan": True}
-            torch.testing.assert_close(found, known, check_device=False, **limits)
+            torch.testing.assert_close(computed, known, check_device=False, **limits)
         except (AssertionError, TypeError, ValueError) as problem:
             return " ".join(str(problem).split())[:LONGEST_DIFFERENCE]
     return "" if compared else None
@@ -128,16 +129,16 @@ def operators(device: str) -> Outcome:
     for name, info in rows.items():
         working_on(name)
         try:
-            found = difference(info, device)
+            difference = difference_from_cpu(info, device)
         except Exception as problem:
             if not sticky(problem):
                 # The sample itself could not be made here.
                 continue
             detail = f"{name} ended the process: {first_line(problem)}"
             return Outcome(FAILED, detail, spent=True)
-        compared += found is not None
-        if found:
-            differences.append(f"{name}: {found}")
+        compared += difference is not None
+        if difference:
+            differences.append(f"{name}: {difference}")
     # Torch's tests have changed this process, so it ends.
     if not compared:
         reason = "this torch's database has nothing that can be compared here"

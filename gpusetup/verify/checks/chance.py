@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import torch
 
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, agree, holds, judged, same
+from ..judging.tolerance import Comparison, agree, holds, outcome_of, same
 from ..values import Outcome, run_options
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
@@ -25,8 +25,7 @@ SAMPLERS: Dict[str, Tuple[Callable[[Any, Any], Any], Shares]] = {
         lambda x, g: torch.rand(len(x), dtype=x.dtype, device=x.device, generator=g),
         {(0.0, 0.125): 0.125, (0.125, 0.5): 0.375, (0.5, 1.0): 0.5},
     ),
-    # The shares below, within and above one standard deviation. None of so few numbers is beyond
-    # nine.
+    # Below, within and above one standard deviation; so few numbers stay within nine.
     "randn": (
         lambda x, g: x.normal_(generator=g),
         {(-9.0, -1.0): 0.1586553, (-1.0, 1.0): 0.6826895, (1.0, 9.0): 0.1586553},
@@ -41,22 +40,23 @@ generator), and the shares that are expected."""
 
 
 def chance(device: str) -> Outcome:
-    parts: List[Part] = []
+    """Random numbers have the right shares, follow their seed, and do not repeat."""
+    parts: List[Comparison] = []
     for label, (draw, shares) in SAMPLERS.items():
         for name, count in FORMATS.items():
             # A device may be unable to draw in some formats.
             try:
                 empty = torch.empty(count, device=device, dtype=getattr(torch, name))
-                parts += sampler_parts(empty, f"{label} of {name}", draw, shares)
+                parts += compare_draws(empty, f"{label} of {name}", draw, shares)
             except RuntimeError as problem:
                 if not refuses(problem):
                     raise
-    return judged(parts, "what chance gives")
+    return outcome_of(parts, "what chance gives")
 
 
-def sampler_parts(
+def compare_draws(
     empty: Any, label: str, draw: Callable[[Any, Any], Any], shares: Shares
-) -> Iterator[Part]:
+) -> Iterator[Comparison]:
     """Draw twice, and compare with the same seed once more and with the distribution."""
     draws = []
     for turn in range(2):
@@ -69,10 +69,10 @@ def sampler_parts(
     both = torch.cat([first, second])
     yield same(f"{label}, the same seed", torch.cat([first_again, second_again]), both)
     yield holds(f"{label}, the next draw", not torch.equal(first, second), "it is drawn twice")
-    yield from kept_shares(label, both, shares)
+    yield from compare_shares(label, both, shares)
 
 
-def kept_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Part]:
+def compare_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Comparison]:
     """Each share of the numbers is as large as expected, and they add up to 1."""
     values = drawn.double()
     # Rounding moves numbers over an edge. And a sampler may start from uniform numbers of the same

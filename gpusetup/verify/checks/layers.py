@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 import torch
 
 from ..judging.answers import (
-    answered,
+    checked_against,
     closely,
     exact,
     exactly,
@@ -24,7 +24,7 @@ from ..judging.answers import (
     whole_numbers,
 )
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, agree, holds
+from ..judging.tolerance import Comparison, agree, holds
 from ..values import kind, run_options
 from .chance import SIGMAS
 
@@ -32,9 +32,9 @@ functional = torch.nn.functional
 Layer = Callable[..., Any]
 
 
-def compared(
+def compare_with_formula(
     label: str, roundings: float, run: Layer, formula: Layer, *given: Any
-) -> Iterator[Part]:
+) -> Iterator[Comparison]:
     """Compare a layer's result and gradients with those of a formula in float64 on the CPU.
 
     A number may be off by so many roundings of the largest. A format that the device's library does
@@ -71,20 +71,26 @@ CONVOLUTION_ROUNDINGS = 64
 """A sum of 100 terms rounds a dozen times; Winograd's transforms multiply that by about five."""
 
 
-def convolutions(device: str) -> Iterator[Part]:
+def convolutions(device: str) -> Iterator[Comparison]:
+    """Convolutions of several shapes, with their gradients, in two layouts of memory."""
     for label, (size, shape, options) in CONVOLUTIONS.items():
         convolve = partial(getattr(functional, label.partition(" ")[0]), **options)
         for name in formats(device):
             x = normal(device, 3, 4, *size, salt=label, name=name)
             weight = normal(device, *shape, salt=f"weight of {label}", name=name)
-            yield from compared(label, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight)
+            yield from compare_with_formula(
+                label, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight
+            )
             if len(size) == 2:
                 x = x.contiguous(memory_format=torch.channels_last)
                 rows = f"{label}, channels last"
-                yield from compared(rows, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight)
+                yield from compare_with_formula(
+                    rows, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight
+                )
 
 
-def pools(device: str) -> Iterator[Part]:
+def pools(device: str) -> Iterator[Comparison]:
+    """The mean and the largest number of windows are exact, in two layouts of memory."""
     pixels = whole_numbers(2, 3, 9, 7, most=9, salt="pixels")
     windows = pixels.unfold(2, 2, 2).unfold(3, 2, 2)
     for name in formats(device):
@@ -99,7 +105,7 @@ def pools(device: str) -> Iterator[Part]:
             yield exactly(f"gradients of windows of {name}", x.grad.sum(), [largest.numel()])
 
 
-images = answered("float64 on the CPU", convolutions, pools)
+images = checked_against("float64 on the CPU", convolutions, pools)
 
 
 def standardised(x: Any, eps: float, axes: Tuple[int, ...]) -> Any:
@@ -112,7 +118,9 @@ NORM_ROUNDINGS = 32
 """A number is divided by the root of a sum, and the gradient subtracts two such sums."""
 
 
-def normalisations(device: str) -> Iterator[Part]:
+def normalisations(device: str) -> Iterator[Comparison]:
+    """Layer, group, batch and RMS norms, with gradients, add eps to the variance."""
+
     def layer_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
         return functional.layer_norm(x, x.shape[1:], w, b, eps)
 
@@ -135,15 +143,15 @@ def normalisations(device: str) -> Iterator[Part]:
                 w, b = (normal(device, width, salt=f"{n} {width}", name=name) for n in "wb")
                 label = f"layer norm of {width}, {of}"
                 run, formula = partial(layer_norm, eps=eps), partial(layer_standardised, eps=eps)
-                yield from compared(label, NORM_ROUNDINGS, run, formula, x, w, b)
+                yield from compare_with_formula(label, NORM_ROUNDINGS, run, formula, x, w, b)
             x = normal(device, 4, 6, 7, 5, salt="norm of images", name=name) * spread
             run = partial(functional.group_norm, num_groups=3, eps=eps)
             formula = partial(group_standardised, eps=eps)
-            yield from compared(f"group norm, {of}", NORM_ROUNDINGS, run, formula, x)
+            yield from compare_with_formula(f"group norm, {of}", NORM_ROUNDINGS, run, formula, x)
             statistics = {"running_mean": None, "running_var": None, "training": True}
             run = partial(functional.batch_norm, eps=eps, **statistics)
             formula = partial(standardised, eps=eps, axes=(0, 2, 3))
-            yield from compared(f"batch norm, {of}", NORM_ROUNDINGS, run, formula, x)
+            yield from compare_with_formula(f"batch norm, {of}", NORM_ROUNDINGS, run, formula, x)
         # torch has RMS norm since 2.4. Without eps, it takes the smallest step of float32; which
         # step it takes in 16 bits depends on the kernel.
         steps = (1e-4, None) if name == "float32" else (1e-4,)
@@ -152,10 +160,12 @@ def normalisations(device: str) -> Iterator[Part]:
             run = partial(functional.rms_norm, normalized_shape=(130,), eps=step)
             eps = torch.finfo(torch.float32).eps if step is None else step
             formula = partial(rms_standardised, eps=eps)
-            yield from compared(f"RMS norm, eps {step}", NORM_ROUNDINGS, run, formula, x)
+            yield from compare_with_formula(
+                f"RMS norm, eps {step}", NORM_ROUNDINGS, run, formula, x
+            )
 
 
-norms = answered("formulas in float64 on the CPU", normalisations)
+norms = checked_against("formulas in float64 on the CPU", normalisations)
 
 
 SOFTMAX_ROUNDINGS = 32
@@ -163,11 +173,14 @@ SOFTMAX_ROUNDINGS = 32
 
 
 def logarithms_of_shares(x: Any) -> Any:
+    """The formula of log-softmax."""
     shifted = x - x.amax(-1, keepdim=True)
     return shifted - shifted.exp().sum(-1, keepdim=True).log()
 
 
-def softmaxes(device: str) -> Iterator[Part]:
+def softmaxes(device: str) -> Iterator[Comparison]:
+    """Softmax and log-softmax of rows of several widths, with their gradients."""
+
     def shares_by_logarithms(x: Any) -> Any:
         return logarithms_of_shares(x).exp()
 
@@ -179,14 +192,16 @@ def softmaxes(device: str) -> Iterator[Part]:
                 (f"softmax of {width}", shares, shares_by_logarithms),
                 (f"log-softmax of {width}", logs, logarithms_of_shares),
             ):
-                yield from compared(label, SOFTMAX_ROUNDINGS, run, formula, x)
+                yield from compare_with_formula(label, SOFTMAX_ROUNDINGS, run, formula, x)
 
 
 IGNORED = -100
 """The target that cross-entropy leaves out, unless a program names another one."""
 
 
-def losses(device: str) -> Iterator[Part]:
+def losses(device: str) -> Iterator[Comparison]:
+    """Cross-entropy with targets that are left out, with its gradients."""
+
     def formula(x: Any, targets: Any, reduction: str) -> Any:
         is_kept = targets != IGNORED
         logs = logarithms_of_shares(x)[is_kept].gather(1, targets[is_kept, None])
@@ -202,10 +217,10 @@ def losses(device: str) -> Iterator[Part]:
             # The sum of so many shares rounds more than a few do, and enters each gradient.
             roundings = 64 + width**0.5
             label = f"{reduction} of losses of {width} classes"
-            yield from compared(label, roundings, run, known, x)
+            yield from compare_with_formula(label, roundings, run, known, x)
 
 
-softmax = answered("formulas in float64 on the CPU", softmaxes, losses)
+softmax = checked_against("formulas in float64 on the CPU", softmaxes, losses)
 
 
 BACKENDS_ON_EVERY_DEVICE = ("MATH", "FLASH_ATTENTION")
@@ -217,7 +232,7 @@ ATTENTION_ROUNDINGS = 64
 """Scores up to about 4 are rounded before the exponential, and its result before the product."""
 
 
-def attended(q: Any, k: Any, v: Any, is_seen: Any) -> Any:
+def attention_formula(q: Any, k: Any, v: Any, is_seen: Any) -> Any:
     """The formula of attention. A query that sees no key gets zeros."""
     scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~is_seen, -1e30)
     weights = scores.softmax(-1) * is_seen
@@ -236,7 +251,8 @@ def by_backend(backend: str) -> Iterator[None]:
         yield
 
 
-def attention(device: str) -> Iterator[Part]:
+def attention(device: str) -> Iterator[Comparison]:
+    """Attention by each backend of torch, with and without a mask, with its gradients."""
     attend = functional.scaled_dot_product_attention
     backends = BACKENDS_ON_CUDA if kind(device) == "cuda" else BACKENDS_ON_EVERY_DEVICE
     for name in formats(device):
@@ -248,12 +264,14 @@ def attention(device: str) -> Iterator[Part]:
                 for salt, length in zip("qkv", (queries, keys, keys))
             )
             run = partial(attend, is_causal=is_causal)
-            formula = partial(attended, is_seen=is_seen)
+            formula = partial(attention_formula, is_seen=is_seen)
             for backend in backends:
                 label = f"{backend.lower()}, {queries} x {keys}, causal {is_causal}"
                 try:
                     with by_backend(backend):
-                        yield from compared(label, ATTENTION_ROUNDINGS, run, formula, q, k, v)
+                        yield from compare_with_formula(
+                            label, ATTENTION_ROUNDINGS, run, formula, q, k, v
+                        )
                 except RuntimeError as problem:
                     if not any(words in str(problem) for words in NOT_OFFERED):
                         raise
@@ -263,14 +281,16 @@ def attention(device: str) -> Iterator[Part]:
         q, k, v = (normal(device, 1, 3, 65, 64, salt=f"{salt} 65", name=name) for salt in "qkv")
         found = attend(q, k, v, is_seen.to(device)).nan_to_num()
         known_q, known_k, known_v = exact(q, k, v)
-        known = attended(known_q, known_k, known_v, is_seen)
+        known = attention_formula(known_q, known_k, known_v, is_seen)
         yield closely(f"hidden keys of {name}", found, known, ATTENTION_ROUNDINGS, name)
 
 
-masks = answered("weighted sums in float64 on the CPU", attention)
+masks = checked_against("weighted sums in float64 on the CPU", attention)
 
 
-def recurrent_nets(device: str) -> Iterator[Part]:
+def recurrent_nets(device: str) -> Iterator[Comparison]:
+    """LSTM and GRU in both directions, with their gradients and their last states."""
+
     def outputs_of(x: Any, net: Any) -> Any:
         return net(x)[0]
 
@@ -281,7 +301,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         net.to(device, format_of("float32"))
         x = normal(device, 9, 5, 12, salt=label)
         run, formula = partial(outputs_of, net=net), partial(outputs_of, net=exact_net)
-        yield from compared(label, RECURRENT_ROUNDINGS, run, formula, x)
+        yield from compare_with_formula(label, RECURRENT_ROUNDINGS, run, formula, x)
         outputs, state = net(x)
         last = state[0] if label == "LSTM" else state
         # The last two states are the last output forwards, and the first one backwards.
@@ -289,7 +309,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         yield closely(f"last states of {label}", last[-2:], known, 4, "float32")
 
 
-recurrent = answered("float64 on the CPU", recurrent_nets)
+recurrent = checked_against("float64 on the CPU", recurrent_nets)
 
 
 RECURRENT_ROUNDINGS = 256
@@ -301,7 +321,8 @@ LANES, ROUNDS = 256, 1024
 the rounds, which shows a generator that repeats itself from block to block."""
 
 
-def dropped_lanes(device: str) -> Iterator[Part]:
+def dropped_lanes(device: str) -> Iterator[Comparison]:
+    """Dropout drops each place equally often, doubles the rest, and never draws the same twice."""
     torch.manual_seed(run_options().seed)
     for name in formats(device):
         ones = torch.ones(LANES * ROUNDS, device=device, dtype=getattr(torch, name))
@@ -318,4 +339,4 @@ def dropped_lanes(device: str) -> Iterator[Part]:
         yield holds(f"dropout of {name}, the next", repeated < 0.9, f"{repeated:.0%} come again")
 
 
-dropout = answered("how often each place must come", dropped_lanes)
+dropout = checked_against("how often each place must come", dropped_lanes)

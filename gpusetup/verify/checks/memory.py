@@ -11,7 +11,7 @@ import torch
 
 from ..device.devices import GIB
 from ..judging.answers import whole_numbers
-from ..judging.tolerance import holds, judged, same
+from ..judging.tolerance import holds, outcome_of, same
 from ..values import FAILED, PASSED, WRONG, Outcome, kind, run_options
 
 MIB = 2**20
@@ -33,8 +33,9 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 
 def memory(device: str) -> Outcome:
-    byte_count, reason = amount(device)
-    tested_blocks = blocks(device, byte_count)
+    """Most of the free memory returns the patterns that are written to it."""
+    byte_count, reason = bytes_to_test(device)
+    tested_blocks = allocated_blocks(device, byte_count)
     if not tested_blocks:
         return Outcome(FAILED, "torch could not allocate any memory", hint=TAKEN)
     tested = f"{sum(block.numel() for block in tested_blocks) * WORD_BYTES / GIB:.2f} GiB"
@@ -48,7 +49,7 @@ def memory(device: str) -> Outcome:
     return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({reason})")
 
 
-def amount(device: str) -> Tuple[int, str]:
+def bytes_to_test(device: str) -> Tuple[int, str]:
     """How many bytes of a device's memory to test, and in words why."""
     if device == "cpu":
         return min(CPU_BYTES, available_bytes() // 4), "a part of the host's memory"
@@ -59,8 +60,7 @@ def amount(device: str) -> Tuple[int, str]:
         # The host's limit (for example of a cgroup) may be lower than what the driver reports.
         free = min(free, available_bytes())
         share, words = TESTED_SHARE_UNIFIED, ", shared with the host"
-    # A tenth of a small GPU's memory is little, so only more than one GiB counts as use by other
-    # programs.
+    # A tenth of a small GPU's memory is little, so others must use more than one GiB.
     elif taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
         share, words = TESTED_SHARE_BESIDE_OTHERS, ", others work on this GPU"
     return int(free * share), f"{share:.0%} of what is free{words}"
@@ -101,7 +101,7 @@ def is_unified(device: str) -> bool:
     return bool(getattr(properties, "is_integrated", False))
 
 
-def blocks(device: str, byte_count: int) -> List[Any]:
+def allocated_blocks(device: str, byte_count: int) -> List[Any]:
     """Blocks of 64-bit words of `byte_count` bytes in total, or as many as could be allocated."""
     on_gpu = kind(device) == "cuda"
     # On a GPU, a block has at most an eighth of the bytes. Two blocks are given back below, to
@@ -113,8 +113,7 @@ def blocks(device: str, byte_count: int) -> List[Any]:
         try:
             words = torch.empty(block_bytes // WORD_BYTES, dtype=torch.int64, device=device)
         except RuntimeError as problem:
-            # Another program may have taken the memory since it was measured, so test what could be
-            # allocated.
+            # Another program may have taken memory meanwhile, so test what could be allocated.
             if "memory" not in str(problem):
                 raise
             break
@@ -123,8 +122,7 @@ def blocks(device: str, byte_count: int) -> List[Any]:
 
 
 PATTERNS = ("addresses", "0101...", "scattered", "walking ones")
-"""Writing its own address to each word shows mixed-up address lines; inverting the words flips
-every bit."""
+"""Words with their own address show mixed-up address lines; inverting flips every bit."""
 STRIPES = 0x5555555555555555
 SCATTER = 0x1E3779B97F4A7C15
 """An odd number with as many ones as zeros. Counting numbers multiplied by it look random."""
@@ -179,13 +177,13 @@ def out_of_memory(device: str) -> Outcome:
     # beyond the GPU's. WSL uses the driver of Windows.
     is_linux = sys.platform.startswith("linux") and "microsoft" not in platform.release().lower()
     if device == "cpu" or not is_linux or is_unified(device):
-        return overdrawn(device, FAR_TOO_MUCH)
+        return request_too_much(device, FAR_TOO_MUCH)
     torch.cuda.empty_cache()
     _, total = map(int, torch.cuda.mem_get_info(device))
-    return overdrawn(device, total)
+    return request_too_much(device, total)
 
 
-def overdrawn(device: str, byte_count: int) -> Outcome:
+def request_too_much(device: str, byte_count: int) -> Outcome:
     """The outcome of requesting this many bytes and then computing a product."""
     is_refused = False
     try:
@@ -203,7 +201,7 @@ def overdrawn(device: str, byte_count: int) -> Outcome:
         holds("too much memory", is_refused, answer),
         same("a product afterwards", product, a @ b),
     ]
-    outcome = judged(parts, "")
+    outcome = outcome_of(parts, "")
     if outcome.status != PASSED:
         return outcome
     return Outcome(PASSED, f"refused {byte_count / GIB:.3g} GiB and went on computing")

@@ -6,9 +6,9 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from ..judging.answers import answered, closely, normal
+from ..judging.answers import checked_against, closely, normal
 from ..judging.refusals import lacks_form, refuses
-from ..judging.tolerance import Part
+from ..judging.tolerance import Comparison
 
 OPTIMIZERS: Tuple[Tuple[str, Dict[str, Any]], ...] = (
     ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
@@ -25,13 +25,14 @@ STEP_ROUNDINGS = 256
 """Each step rounds a few times, and a root of a mean near zero divides by little."""
 
 
-def every_form(device: str) -> Iterator[Part]:
+def every_form(device: str) -> Iterator[Comparison]:
+    """Each form of an optimizer moves parameters as its plain form does in float64."""
     for name, options in OPTIMIZERS:
-        known = trained(name, {**options, "foreach": False}, "cpu", torch.float64)
+        known = parameters_after_steps(name, {**options, "foreach": False}, "cpu", torch.float64)
         for form in ("plain", *FORMS):
             chosen = {"foreach": False} if form == "plain" else {form: True}
             try:
-                found = trained(name, {**options, **chosen}, device, torch.float32)
+                found = parameters_after_steps(name, {**options, **chosen}, device, torch.float32)
             except Exception as problem:
                 is_unknown = isinstance(problem, TypeError) and "unexpected keyword" in str(problem)
                 if not (is_unknown or lacks_form(problem) or refuses(problem)):
@@ -43,10 +44,12 @@ def every_form(device: str) -> Iterator[Part]:
             yield closely(f"{form} {name}", moved, right, STEP_ROUNDINGS, "float32")
 
 
-optimizer_steps = answered("the plain form in float64 on the CPU", every_form)
+optimizer_steps = checked_against("the plain form in float64 on the CPU", every_form)
 
 
-def trained(name: str, options: Dict[str, Any], device: str, dtype: Any) -> List[Any]:
+def parameters_after_steps(
+    name: str, options: Dict[str, Any], device: str, dtype: Any
+) -> List[Any]:
     """The parameters after some steps with the same gradients on every device."""
     parameters = []
     for size in SIZES:

@@ -10,13 +10,14 @@ from typing import Iterator
 
 import torch
 
-from ..judging.answers import answered, exactly, format_of, formats, tensor, whole_numbers
-from ..judging.tolerance import Part
+from ..judging.answers import checked_against, exactly, format_of, formats, tensor, whole_numbers
+from ..judging.tolerance import Comparison
 from ..values import SKIPPED, Outcome, kind
 from .memory import available_bytes
 
 
-def sorted_rows(device: str) -> Iterator[Part]:
+def sorted_rows(device: str) -> Iterator[Comparison]:
+    """Sorting forwards and backwards keeps the order of equal numbers."""
     for count in (9, 1025, 4097, 70_001):
         # Seven different numbers, so that there are many ties.
         numbers = whole_numbers(count, most=3, salt=f"sort {count}").tolist()
@@ -31,7 +32,8 @@ def sorted_rows(device: str) -> Iterator[Part]:
             yield exactly(f"places backwards of {count} {name}", places, backwards)
 
 
-def searched_rows(device: str) -> Iterator[Part]:
+def searched_rows(device: str) -> Iterator[Comparison]:
+    """The largest numbers, their places, and random permutations are right."""
     for count in (9, 1025, 70_001):
         # Different numbers, so that there is one right place.
         shuffled = [(7 * n + 3) % count for n in range(count)]
@@ -45,10 +47,11 @@ def searched_rows(device: str) -> Iterator[Part]:
         yield exactly(f"permutation of {count}", permutation.sort()[0], range(count))
 
 
-ordering = answered("the order that Python finds", sorted_rows, searched_rows)
+ordering = checked_against("the order that Python finds", sorted_rows, searched_rows)
 
 
-def read_places(device: str) -> Iterator[Part]:
+def read_places(device: str) -> Iterator[Comparison]:
+    """Elements that are read by index or mask are those at these places."""
     for count in (17, 2049, 70_001):
         numbers = whole_numbers(count, most=99, salt=f"read {count}").tolist()
         places = [(7 * n + 3) % count for n in range(count)]
@@ -68,7 +71,7 @@ def read_places(device: str) -> Iterator[Part]:
         yield exactly(f"nonzero of {count}", (x > 0).nonzero(), is_positive)
 
 
-def added_places(device: str) -> Iterator[Part]:
+def added_places(device: str) -> Iterator[Comparison]:
     """Several numbers that are added at one place all count; 16-bit formats add in any order."""
     # A few numbers, and so many that they fill several blocks of a kernel, with a tail (4096 + 3).
     for count in (40, 4099):
@@ -96,10 +99,11 @@ def added_places(device: str) -> Iterator[Part]:
     yield exactly("counts", found, [places.count(n) for n in range(7)])
 
 
-indexing = answered("the lists that Python makes", read_places, added_places)
+indexing = checked_against("the lists that Python makes", read_places, added_places)
 
 
-def copied_layouts(device: str) -> Iterator[Part]:
+def copied_layouts(device: str) -> Iterator[Comparison]:
+    """Transposed, sliced, joined and converted copies contain the numbers that went in."""
     numbers = whole_numbers(33, 65, most=99, salt="layouts")
     rows = numbers.tolist()
     by_column = [row[column] for column in range(65) for row in rows]
@@ -120,7 +124,8 @@ def copied_layouts(device: str) -> Iterator[Part]:
             yield exactly(f"{name} as {other}", x.to(getattr(torch, other)), numbers)
 
 
-def sliced_gradients(device: str) -> Iterator[Part]:
+def sliced_gradients(device: str) -> Iterator[Comparison]:
+    """The gradient of a slice is 0 outside the slice."""
     for step in (1, 3):
         x = torch.zeros(5, 33, device=device, requires_grad=True)
         known = torch.zeros(5, 33, dtype=torch.float64)
@@ -129,7 +134,7 @@ def sliced_gradients(device: str) -> Iterator[Part]:
         yield exactly(f"gradient of a slice with step {step}", x.grad, known)
 
 
-strides = answered("the lists that went in", copied_layouts, sliced_gradients)
+strides = checked_against("the lists that went in", copied_layouts, sliced_gradients)
 
 
 PAST = 2**31
@@ -141,10 +146,11 @@ def large_tensor(device: str) -> Outcome:
     # The tensor takes a byte for each element.
     if free < 1.5 * PAST:
         return Outcome(SKIPPED, f"needs {1.5 * PAST / 2**30:.0f} GiB of free memory")
-    return answered("numbers at known places past 2**31", far_places)(device)
+    return checked_against("numbers at known places past 2**31", far_places)(device)
 
 
-def far_places(device: str) -> Iterator[Part]:
+def far_places(device: str) -> Iterator[Comparison]:
+    """Reads of a few elements around 2**31 return what was written there."""
     # A host gives out memory only where it is written, so most of this tensor takes none.
     x = torch.empty(PAST + 67, dtype=torch.uint8, device=device)
     places = [5, PAST - 1, PAST, PAST + 66]

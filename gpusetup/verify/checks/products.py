@@ -12,7 +12,7 @@ import torch
 from ..judging.answers import generator as seeded
 from ..judging.precision import capability_of, has_bfloat16, read_precision
 from ..judging.refusals import refuses
-from ..judging.tolerance import Part, judged, same
+from ..judging.tolerance import Comparison, outcome_of, same
 from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 
 Shape = Tuple[int, int, int]
@@ -53,7 +53,7 @@ def matmul(device: str) -> Outcome:
 def float32_modes(device: str) -> Outcome:
     """Each setting rounds no more than it permits, and `highest` is exact again at the end."""
     user_mode = torch.get_float32_matmul_precision()
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     try:
         for mode in ("highest", "high", "medium", "highest"):
             torch.set_float32_matmul_precision(mode)
@@ -61,13 +61,16 @@ def float32_modes(device: str) -> Outcome:
                 parts.append(part._replace(label=f"{mode} {part.label}"))
     finally:
         torch.set_float32_matmul_precision(user_mode)
-    return judged(parts, "whole numbers in each setting")
+    return outcome_of(parts, "whole numbers in each setting")
 
 
 def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
-    """Products of whole numbers in a format, and how bfloat16 and float16 round."""
+    """Products of whole numbers in a format, by default of all sizes that suit the device, and how
+    bfloat16 and float16 round."""
+    if not shapes:
+        shapes = (*SHAPES, LARGEST) if kind(device) == "cuda" else SHAPES
     try:
-        parts = list(multiplied(device, name, shapes or shapes_for(device)))
+        parts = list(multiplied(device, name, shapes))
         # A format of 16 bits has so few numbers that each of them can be read and written.
         if name in CODE_BITS:
             parts += codes_are_exact(device, name)
@@ -81,12 +84,7 @@ def of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome
     setting = ""
     if name == "float32" and permitted != "ieee":
         setting = f", {permitted} is permitted"
-    return judged(parts, f"whole numbers, every element{setting}")
-
-
-def shapes_for(device: str) -> Tuple[Shape, ...]:
-    """The products to compute in each format on a device."""
-    return (*SHAPES, LARGEST) if kind(device) == "cuda" else SHAPES
+    return outcome_of(parts, f"whole numbers, every element{setting}")
 
 
 def lacks_format(problem: Exception, name: str, device: str) -> bool:
@@ -108,7 +106,7 @@ bfloat16 = partial(of_format, "bfloat16")
 
 def multiplied(
     device: str, name: str, shapes: Tuple[Shape, ...], run: Product = operator.matmul
-) -> Iterator[Part]:
+) -> Iterator[Comparison]:
     """Check every row of the products by its sum with weights (Freivalds' algorithm).
 
     (A @ B) @ w must equal A @ (B @ w). All numbers are whole, so even a single wrong element among
@@ -143,7 +141,7 @@ FLOAT8_FROM = (8, 9)
 """The first compute capability that can multiply 8-bit floating point numbers."""
 
 
-def codes_are_exact(device: str, name: str) -> Iterator[Part]:
+def codes_are_exact(device: str, name: str) -> Iterator[Comparison]:
     """Each number of a format (if float32 represents it as a normal number) is read from its bits
     and written back, and midpoints are rounded to the even neighbor."""
     dtype = getattr(torch, name)
@@ -176,7 +174,7 @@ def float8(device: str) -> Outcome:
     """Both 8-bit formats are read and rounded right, and multiplied on GPUs that can do that."""
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     for name in CODE_BITS:
         if "float8" in name:
             parts += codes_are_exact(device, name)
@@ -193,7 +191,7 @@ def float8(device: str) -> Outcome:
         except RuntimeError as problem:
             if not refuses(problem):
                 raise
-    return judged(parts, against)
+    return outcome_of(parts, against)
 
 
 def scaled_product(left: Any, right: Any) -> Any:

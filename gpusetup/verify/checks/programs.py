@@ -14,7 +14,7 @@ import torch
 
 from ..device.importing import first_line
 from ..judging.answers import generator, normal
-from ..judging.tolerance import Part, agree, holds, judged, same
+from ..judging.tolerance import Comparison, agree, holds, outcome_of, same
 from ..values import FAILED, SKIPPED, Outcome, sticky
 
 NO_COMPILER = (
@@ -53,7 +53,7 @@ def compiled(device: str) -> Outcome:
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
     try:
-        return judged(list(fused_block(device)), "the same uncompiled")
+        return outcome_of(list(fused_block(device)), "the same uncompiled")
     except Exception as problem:  # the compilers raise many types of errors
         skipped = what_is_missing(problem)
         if skipped is None:
@@ -81,7 +81,7 @@ FUSED_ERROR = 2.0**-15
 """The relative error allowed in a sum of 300 terms, a multiple of the unit roundoff."""
 
 
-def fused_block(device: str) -> Iterator[Part]:
+def fused_block(device: str) -> Iterator[Comparison]:
     """A compiled block of several layers, and its gradients, beside float64 on the CPU."""
     from torch._dynamo.utils import counters
 
@@ -160,7 +160,7 @@ def dataloader(device: str) -> Outcome:
         same("mixed, each once", shuffled[shuffled[:, 0].argsort()], all_rows),
         holds("mixed", not torch.equal(shuffled, all_rows), "the items come unshuffled"),
     ]
-    return judged(parts, "the data that went in")
+    return outcome_of(parts, "the data that went in")
 
 
 def loader_failed(problem: BaseException) -> Outcome:
@@ -181,7 +181,7 @@ LARGE = 5_000_011
 def save_load(device: str) -> Outcome:
     """Tensors saved from the device load again bit for bit, on the host and on the device."""
     state = state_to_save(device)
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     folder = tempfile.mkdtemp(prefix="verify-")
     try:
         path = os.path.join(folder, "state.pt")
@@ -196,7 +196,7 @@ def save_load(device: str) -> Outcome:
                 parts.append(same(f"{name} on {target}", tensor, state[name]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return judged(parts, "what was saved, every bit")
+    return outcome_of(parts, "what was saved, every bit")
 
 
 def state_to_save(device: str) -> Dict[str, Any]:

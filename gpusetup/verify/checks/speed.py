@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import torch
 
-from ..device.gpus import least
+from ..device.gpus import faulty_below
 from ..judging.answers import normal
 from ..values import FAILED, PASSED, SLOW, Outcome, figure, kind
 
@@ -37,7 +37,7 @@ def speed(device: str, name: str = "float32", check: str = "speed") -> Outcome:
     size = PRODUCT_SIZES[kind(device)]
     lowest = least_rate(device, check)
     detail = f"{size} x {size} products in {name}"
-    return rated(detail, product_rate(device, name), lowest, "TFLOP/s")
+    return outcome_of_rate(detail, product_rate(device, name), lowest, "TFLOP/s")
 
 
 speed_half = functools.partial(speed, name="float16", check="speed-half")
@@ -48,7 +48,7 @@ def product_rate(device: str, name: str, size: int = 0) -> float:
     size = size or PRODUCT_SIZES[kind(device)]
     a, b = (normal(device, size, size, salt=f"speed {side}", name=name) for side in "ab")
     product = torch.empty_like(a)
-    return measured(device, lambda: torch.mm(a, b, out=product), 2 * size**3 / 1e12)
+    return best_rate(device, lambda: torch.mm(a, b, out=product), 2 * size**3 / 1e12)
 
 
 def speed_over_cpu(device: str) -> Outcome:
@@ -71,10 +71,10 @@ def least_rate(device: str, check: str) -> float:
         return lowest_of_all
     name = str(torch.cuda.get_device_properties(device).name)
     # Many models have no published figure, so only the general limit applies to them.
-    return max(lowest_of_all, least(check, name) or 0.0)
+    return max(lowest_of_all, faulty_below(check, name) or 0.0)
 
 
-def measured(device: str, run: Callable[[], Any], work: float) -> float:
+def best_rate(device: str, run: Callable[[], Any], work: float) -> float:
     """Units of work per second in the best round. A call of `run` does `work` units."""
     on_gpu = kind(device) == "cuda"
 
@@ -90,8 +90,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
         # Avoid a division by zero if the clock does not advance.
         return max(time.perf_counter() - began, 1e-9)
 
-    # Do not measure the first call, which loads the kernel. The best of three calls shows how many
-    # fill a round.
+    # The first call loads the kernel. The best of three calls shows how many fill a round.
     run()
     seconds_once = min(seconds_of(1) for _ in range(3))
     times = 1
@@ -101,7 +100,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
     return work * times / best_seconds
 
 
-def rated(detail: str, rate: float, lowest: float, unit: str) -> Outcome:
+def outcome_of_rate(detail: str, rate: float, lowest: float, unit: str) -> Outcome:
     """The outcome for a rate: passed if it reaches the minimum `lowest`."""
     if rate >= lowest:
         return Outcome(PASSED, detail, rate, lowest, unit)

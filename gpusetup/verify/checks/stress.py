@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-from ..device.gpus import gpu_uuid, least
+from ..device.gpus import faulty_below, gpu_uuid
 from ..device.importing import first_line
-from ..device.watching import watched
+from ..device.watching import watching
 from ..judging.answers import normal
 from ..values import FAILED, PASSED, SLOW, UNABLE, WRONG, Outcome, kind, run_options
 
@@ -45,26 +45,32 @@ class Load(NamedTuple):
     rates: Tuple[Tuple[float, float], ...] = ()
     """(seconds since the start, TFLOPS), about once per second."""
     watched: Dict[str, Any] = {}
-    """What `nvidia-smi` reported (`summed`); empty without nvidia-smi."""
+    """What `nvidia-smi` reported (`summary_of`); empty without nvidia-smi."""
 
 
 def load(device: str) -> Outcome:
     """Load the device for as long as the user requested, and judge the results."""
     # `nvidia-smi` reports nothing about a CPU.
     if kind(device) != "cuda":
-        return judged(loaded(device, run_options().seconds, time.monotonic))
+        return outcome_of_load(run_under_load(device, run_options().seconds, time.monotonic))
     done = Load()
     error: Optional[RuntimeError] = None
-    with watched(gpu_uuid(torch, device)) as readings:
+    with watching(gpu_uuid(torch, device)) as readings:
         try:
-            done = loaded(device, run_options().seconds, time.monotonic)
+            done = run_under_load(device, run_options().seconds, time.monotonic)
         except RuntimeError as problem:
             error = problem
             # Wait, because the driver takes a moment to report that a GPU is lost.
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:
-        return judged(done, *least_of(torch.cuda.get_device_name(device), readings))
+        name = torch.cuda.get_device_name(device)
+        # If the driver's reasons for lower clocks are unknown, the power limit may be one of them.
+        may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
+        is_laptop = LAPTOP_NAMES.search(name) is not None
+        kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE
+        # Many models have no published figure.
+        return outcome_of_load(done, kept, faulty_below("speed-half", name) or 0.0)
     # The GPU was not lost, so this is the program's own error.
     if not readings.get("lost"):
         raise error
@@ -72,7 +78,7 @@ def load(device: str) -> Outcome:
     return Outcome(FAILED, "; ".join(problems), spent=True)
 
 
-def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
+def run_under_load(device: str, seconds: float, clock: Callable[[], float]) -> Load:
     """Compute products and copies until the time is up, and compare each with the first one."""
     multiply, operations = square_product(device)
     first_product = multiply()
@@ -124,17 +130,9 @@ def memory_pattern(device: str) -> Callable[[int], int]:
     return wrong_bytes_of_copy
 
 
-def least_of(name: str, readings: Dict[str, Any]) -> Tuple[float, float]:
-    """The share of its first speed, and the TFLOPS, that a GPU model must reach. If the driver's
-    reasons for lower clocks are unknown, the power limit may be one of them."""
-    may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
-    is_laptop = LAPTOP_NAMES.search(name) is not None
-    kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE
-    # Many models have no published figure.
-    return kept, least("speed-half", name) or 0.0
-
-
-def judged(done: Load, least_kept: Optional[float] = None, least_tflops: float = 0.0) -> Outcome:
+def outcome_of_load(
+    done: Load, least_kept: Optional[float] = None, least_tflops: float = 0.0
+) -> Outcome:
     """The outcome of a run under load, with the worst fault first."""
     kept, tflops = window_rates(done.rates)
     facts = [f"{done.products} products and {done.copies} copies compared", f"{tflops:.3g} TFLOPS"]

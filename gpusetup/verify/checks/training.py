@@ -9,7 +9,7 @@ import torch
 
 from ..judging.answers import generator, normal
 from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
-from ..judging.tolerance import Part, agree, holds, judged, same
+from ..judging.tolerance import Comparison, agree, holds, outcome_of, same
 from ..values import PASSED, SKIPPED, Outcome, kind, run_options
 
 STEPS = 12
@@ -35,7 +35,7 @@ class Descent:
             parameter.data.add_(parameter.grad, alpha=-RATE)
 
 
-def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
+def train_with_autocast(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
     """Train under autocast. Returns the losses, and the number format that really multiplied."""
     torch.manual_seed(run_options().seed)
     # Draw the network and its inputs on the CPU, so that every device trains with the same numbers.
@@ -79,19 +79,19 @@ def amp(device: str) -> Outcome:
     formats = [torch.float16] if kind(device) in ("cuda", "mps") else []
     if kind(device) != "mps" and has_bfloat16(torch, device):
         formats.append(torch.bfloat16)
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     for low in formats:
         # Older releases of torch have no GradScaler for Apple's GPUs.
         is_scaled = low == torch.float16 and kind(device) == "cuda"
         scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
-        losses, found = trained(device, low, scaler)
+        losses, found = train_with_autocast(device, low, scaler)
         parts.append(holds("autocast", found == str(low), f"multiplied in {found}, not in {low}"))
         # Nothing overflows here, so a correct scaler does not lower its scale.
         if scaler:
             parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
         left = losses[-1] / losses[0]
         parts.append(holds("the loss", left < LOSS_LEFT, f"{left:.2f} of it is left"))
-    outcome = judged(parts, "")
+    outcome = outcome_of(parts, "")
     if outcome.status != PASSED:
         return outcome
     names = " and ".join(str(low).replace("torch.", "") for low in formats)
@@ -107,10 +107,10 @@ def grad_scaler(device: str) -> Outcome:
     """A GradScaler notices overflows, skips their steps, and lowers its scale."""
     if kind(device) != "cuda" and not hasattr(torch.amp, "GradScaler"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
-    return judged(list(noticed_overflows(device)), "gradients that were scaled exactly")
+    return outcome_of(list(noticed_overflows(device)), "gradients that were scaled exactly")
 
 
-def noticed_overflows(device: str) -> Iterator[Part]:
+def noticed_overflows(device: str) -> Iterator[Comparison]:
     """One infinity or NaN at any position of any gradient halves the scale; else it stays."""
     gradients = [normal("cpu", size, salt=f"gradient {size}") for size in SPOILT]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
@@ -183,7 +183,7 @@ def language_model(device: str) -> Outcome:
         # Divide the error by the distance that the parameter moved in the exact training.
         share = difference / exact_move.norm()
         parts.append(agree(name, share, torch.zeros(()), 8 * ROUNDINGS_OF_PASS * roundoff))
-    return judged(parts, "float64 on the CPU")
+    return outcome_of(parts, "float64 on the CPU")
 
 
 def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, List
 import torch
 
 from ..judging.answers import generator
-from ..judging.tolerance import Part, holds, judged, same
+from ..judging.tolerance import Comparison, holds, outcome_of, same
 from ..values import Outcome
-from .speed import SLOWEST_COPY, least_rate, measured, rated
+from .speed import SLOWEST_COPY, best_rate, least_rate, outcome_of_rate
 
 COPY_BYTES = 64 * 2**20
 GB = 1e9
@@ -23,16 +23,16 @@ def copied(device: str, starts_on_host: bool = False, ends_on_host: bool = False
     end = "cpu" if ends_on_host else device
     sent = random_bits(salt="copied")
     given, target = sent.to(start), torch.zeros_like(sent, device=end)
-    rate = measured(device, lambda: target.copy_(given), COPY_BYTES / GB)
+    rate = best_rate(device, lambda: target.copy_(given), COPY_BYTES / GB)
     part = same(f"{start} to {end}", target, sent)
     # The rate means nothing if bytes are wrong.
     if not part.is_right:
-        return judged([part], "what was sent")
+        return outcome_of([part], "what was sent")
     # A bus only has to reach SLOWEST_COPY, because its speed depends on the machine. For a copy
     # within one GPU, the published bandwidth of its model sets the limit.
     lowest = least_rate(device, "copy-within") if start == end else SLOWEST_COPY
     detail = f"{COPY_BYTES >> 20} MiB from {start} to {end}, every bit arrives"
-    return rated(detail, rate, lowest, "GB/s")
+    return outcome_of_rate(detail, rate, lowest, "GB/s")
 
 
 copy_in = partial(copied, starts_on_host=True)
@@ -63,9 +63,9 @@ def pinned(device: str) -> Outcome:
     ]
     # The rate means nothing if bytes are wrong.
     if not all(part.is_right for part in parts):
-        return judged(parts, "what was sent")
-    rate = measured(device, lambda: on_device.copy_(locked, non_blocking=True), COPY_BYTES / GB)
-    return rated("page-locked copies arrive whole", rate, SLOWEST_COPY, "GB/s")
+        return outcome_of(parts, "what was sent")
+    rate = best_rate(device, lambda: on_device.copy_(locked, non_blocking=True), COPY_BYTES / GB)
+    return outcome_of_rate("page-locked copies arrive whole", rate, SLOWEST_COPY, "GB/s")
 
 
 ELEMENTS = 1 << 23
@@ -76,7 +76,7 @@ ODD_FACTOR = 2_654_435
 
 def peers(_: str) -> Outcome:
     """For every ordered pair of GPUs, a copy from one to the other arrives unchanged."""
-    parts: List[Part] = []
+    parts: List[Comparison] = []
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         positions = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
@@ -87,4 +87,4 @@ def peers(_: str) -> Outcome:
         received.copy_(sent)
         parts.append(same(f"{from_device} to {to_device}", received, sent))
     # This check opens a context on every GPU. The contexts end with the check's process.
-    return judged(parts, "what was sent")._replace(spent=True)
+    return outcome_of(parts, "what was sent")._replace(spent=True)

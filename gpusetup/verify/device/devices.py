@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from ..values import FAILED, OTHER_ACCELERATORS, PASSED, WRONG, Outcome, Row, WrongQuestion, kind
 from .gpus import gpu_uuid
@@ -17,29 +17,39 @@ HIDES_ALL = ("", "-1", "NoDevFiles")
 GIB = 2**30
 
 
-BACKENDS: Dict[str, Tuple[str, str, str, str]] = {
-    "cuda": (
+class Backend(NamedTuple):
+    """What verify says if torch finds no GPU of a kind."""
+
+    not_built: str
+    """What torch is if it was not built for this kind of GPU."""
+    not_built_hint: str
+    not_found: str
+    """What is wrong if torch was built for it, but finds none."""
+    not_found_hint: str
+
+
+BACKENDS: Dict[str, Backend] = {
+    "cuda": Backend(
         "is a CPU build",
         "`gpusetup doctor` says whether there is an NVIDIA GPU; `gpusetup install` installs the "
         "build that fits; `--device cpu` tests this build on the CPU",
         "the CUDA driver answers, but lists no device",
         ASK_DOCTOR,
     ),
-    "xpu": (
+    "xpu": Backend(
         "is not built for Intel's GPUs",
         "`gpusetup install --backend xpu` installs the build for Intel's GPUs",
         "torch finds no GPU from Intel",
         "`gpusetup doctor` shows whether Intel's driver is loaded and your user may use the GPU",
     ),
-    "mps": (
+    "mps": Backend(
         "is not built for Apple's GPUs",
         "torch's wheels for Macs with Apple's processors have it; a Mac with Intel's has no MPS",
         "torch finds no GPU from Apple",
         "MPS needs macOS 12.3 or later (torch 2.13 needs macOS 14), and no virtual machine",
     ),
 }
-"""torch's name for a kind of GPU (`cuda` for AMD's too) -> what torch is if it was not built for
-them, and what to do then; what is wrong if it was, but finds none, and what to do then."""
+"""torch's name for a kind of GPU (`cuda` for AMD's too) -> what to say if there is none."""
 
 
 def count_of(torch: Any, backend: str) -> Optional[int]:
@@ -60,8 +70,7 @@ def count_of(torch: Any, backend: str) -> Optional[int]:
 
 
 def gpus_detected(wanted_device: str) -> Outcome:
-    """Check that torch sees a GPU of the requested kind; for `auto`, of the kind that torch was
-    built for."""
+    """Check that torch sees a GPU of the requested kind, or for `auto` of the kind of its build."""
     import torch
 
     backend = kind(wanted_device)
@@ -69,15 +78,14 @@ def gpus_detected(wanted_device: str) -> Outcome:
         # A build for CUDA or ROCm has no other backend. If no GPU is found, report about CUDA.
         others = () if cuda_build(torch) else OTHER_ACCELERATORS
         backend = next((name for name in others if count_of(torch, name)), "cuda")
-    not_built, other_build, reason, hint = BACKENDS[backend]
-    count = 0
+    words = BACKENDS[backend]
+    reason = words.not_found
     try:
-        found = count_of(torch, backend)
-        if found is None:
-            return no_gpu(f"torch {torch.__version__} {not_built}", other_build)
-        count = found
+        count = count_of(torch, backend)
+        if count is None:
+            return no_gpu(f"torch {torch.__version__} {words.not_built}", words.not_built_hint)
     except Exception as problem:
-        reason = first_line(problem)
+        count, reason = 0, first_line(problem)
     if count:
         seen = ["mps"] if backend == "mps" else [f"{backend}:{index}" for index in range(count)]
         facts = {"available": backend == "cuda", "gpus": count, "seen": seen}
@@ -89,7 +97,7 @@ def gpus_detected(wanted_device: str) -> Outcome:
     if backend == "cuda" and hides_all:
         reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
         return no_gpu(reason, "in a job, request a GPU; otherwise `unset CUDA_VISIBLE_DEVICES`")
-    return no_gpu(reason, hint)
+    return no_gpu(reason, words.not_found_hint)
 
 
 def no_gpu(reason: str, hint: str) -> Outcome:
@@ -102,10 +110,10 @@ def gpus_in_words(count: int) -> str:
     return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
-def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
+def devices_to_test(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     """The devices to test. Raises WrongQuestion if the user named a GPU that torch does not see.
 
-    >>> chosen("auto", ("cuda:0", "cuda:1")), chosen("none", ())
+    >>> devices_to_test("auto", ("cuda:0", "cuda:1")), devices_to_test("none", ())
     (('cuda:0', 'cuda:1'), ())
     """
     if wanted_device in ("auto", "cuda", *OTHER_ACCELERATORS):

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 from uuid import UUID
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
@@ -42,8 +42,23 @@ def uuid_from_driver(index: int) -> str:
     return str(UUID(bytes=bytes(uuid)))
 
 
-FIGURE = {"speed": 3, "speed-half": 0, "copy-within": 4}
-"""Check -> the index of its figure in a row of the table."""
+class Figures(NamedTuple):
+    """The published figures of a GPU model, as in a row of `gpus.json`."""
+
+    float16_tflops: Optional[float]
+    boost_mhz: Optional[float]
+    depends_on_laptop: Optional[bool]
+    """Whether the maker of a laptop chooses the clock, so that the figures do not hold for all."""
+    float32_tflops: Optional[float]
+    memory_gb_per_second: Optional[float]
+
+
+FIGURE = {
+    "speed": "float32_tflops",
+    "speed-half": "float16_tflops",
+    "copy-within": "memory_gb_per_second",
+}
+"""Check -> the published figure to compare it with."""
 REACHED = {"speed": 0.7, "speed-half": 0.5, "copy-within": 0.35}
 """The share of the published figure that a healthy device reaches. The shares for float32 and
 float16 products of size 4096 come from the best results measured by ml-engineering (accelerator
@@ -55,23 +70,22 @@ HALF = 0.5
 
 
 @functools.lru_cache(maxsize=None)
-def published() -> Dict[str, Any]:
-    """`nvidia-smi` name -> published figures: dense float16 TFLOPS, boost clock in MHz, whether
-    that clock depends on the laptop, float32 TFLOPS, and memory bandwidth in GB/s."""
+def published_figures() -> Dict[str, Figures]:
+    """`nvidia-smi` name of a GPU model -> its published figures."""
     room = Path(__file__).parent.parent
-    text = (room / "gpus.json").read_text(encoding="utf-8")
-    return dict(json.loads(text)["gpus"])
+    rows = json.loads((room / "gpus.json").read_text(encoding="utf-8"))["gpus"]
+    return {name: Figures(*row) for name, row in rows.items()}
 
 
-def least(check: str, name: str) -> Optional[float]:
+def faulty_below(check: str, name: str) -> Optional[float]:
     """The rate below which a GPU of this model is faulty (TFLOPS, or GB/s for copies); None if no
     figure is published.
 
-    >>> round(least("copy-within", "NVIDIA A100-SXM4-40GB"))
+    >>> round(faulty_below("copy-within", "NVIDIA A100-SXM4-40GB"))
     272
     """
-    row = published().get(name)
-    # The third column says that the rate depends on the laptop.
-    if not row or row[2] or not row[FIGURE[check]]:
+    figures = published_figures().get(name)
+    if figures is None or figures.depends_on_laptop:
         return None
-    return HALF * REACHED[check] * float(row[FIGURE[check]])
+    figure = getattr(figures, FIGURE[check])
+    return HALF * REACHED[check] * float(figure) if figure else None

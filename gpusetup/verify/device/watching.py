@@ -22,15 +22,14 @@ REASONS = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
-"""Bits of the clocks' throttle reasons (nvml.h). An idle GPU or a clock set by the user is not
-throttled."""
+"""Bits of the throttle reasons (nvml.h), except an idle GPU and clocks set by the user."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
 """Temperature, ECC errors and reason bits; an unknown value is a word such as `[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")
 
 
 @contextlib.contextmanager
-def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
+def watching(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
     """Query a GPU every second; after the `with` block, the dict contains the summary."""
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
@@ -47,14 +46,14 @@ def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
                 process.kill()
                 process.wait()
             lines.seek(0)
-            readings.update(summed(lines.read().splitlines()))
+            readings.update(summary_of(lines.read().splitlines()))
 
 
-def summed(lines: Sequence[str]) -> Dict[str, Any]:
+def summary_of(lines: Sequence[str]) -> Dict[str, Any]:
     """The summary of all samples: highest temperature in °C, new ECC errors, throttle reasons, and
     whether the GPU was lost. Empty without samples.
 
-    >>> summed(["40, 1, 0x0000000000000000", "90, 3, 0x0000000000000004"])
+    >>> summary_of(["40, 1, 0x0000000000000000", "90, 3, 0x0000000000000004"])
     {'hottest': 90, 'ecc_new': 2, 'reasons': ('sw_power_cap',), 'lost': False}
     """
     temperatures, ecc_counts, reason_bits = [], [], 0

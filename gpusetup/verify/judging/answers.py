@@ -12,28 +12,30 @@ import torch
 from ..values import SKIPPED, Outcome, run_options
 from .precision import has_bfloat16
 from .refusals import refuses
-from .tolerance import ROUNDOFF, Part, agree, holds, judged, real_numbers
+from .tolerance import ROUNDOFF, Comparison, agree, holds, outcome_of, real_numbers
 
 
-def answered(against: str, *questions: Callable[[str], Iterator[Part]]) -> Callable[[str], Outcome]:
+def checked_against(
+    against: str, *questions: Callable[[str], Iterator[Comparison]]
+) -> Callable[[str], Outcome]:
     """A check of all questions, each of which takes a device and yields comparisons. What this
     device or torch does not support is left out."""
 
     def run(device: str) -> Outcome:
-        parts: List[Part] = []
+        comparisons: List[Comparison] = []
         refused = ""
         with exact_products():
             for question in questions:
                 try:
-                    parts += question(device)
+                    comparisons += question(device)
                 except (RuntimeError, TypeError, AttributeError) as problem:
                     # An older torch lacks some functions.
                     if not refuses(problem) and not isinstance(problem, AttributeError):
                         raise
                     refused = str(problem).split("\n")[0]
-        if not parts:
+        if not comparisons:
             return Outcome(SKIPPED, f"not supported here: {refused}")
-        return judged(parts, against)
+        return outcome_of(comparisons, against)
 
     return run
 
@@ -59,8 +61,7 @@ def exact_products() -> Iterator[None]:
 
 
 def formats(device: str, *more: str) -> Tuple[str, ...]:
-    """float32, the device's 16-bit formats, and `more`; only float64 in the last try after a
-    failure."""
+    """float32, the device's 16-bit formats and `more`; only float64 in the last try."""
     if run_options().in_float64:
         return ("float64",)
     low = ("float16", "bfloat16") if has_bfloat16(torch, device) else ("float16",)
@@ -101,20 +102,20 @@ def exact(*tensors: Any) -> List[Any]:
     return [x.detach().cpu().double().requires_grad_() for x in tensors]
 
 
-def exactly(label: str, computed: Any, known: Any) -> Part:
-    """Every number must be the known one."""
+def exactly(label: str, computed: Any, known: Any) -> Comparison:
+    """The comparison in which every number must be the known one."""
     return agree(label, computed, known, 0.0)
 
 
-def relatively(label: str, computed: Any, known: Any, error: float) -> Part:
-    """Each number may be off by `error` times its own size."""
+def relatively(label: str, computed: Any, known: Any, error: float) -> Comparison:
+    """The comparison in which each number may be off by `error` times its own size."""
     # Numbers that a kernel may flush to zero are far below any result here.
     return agree(label, computed, known, error * real_numbers(known).abs() + 1e-38)
 
 
-def closely(label: str, computed: Any, known: Any, roundings: float, name: str) -> Part:
-    """Each number may be off by so many roundings, in the format `name`, of a number as large as
-    the largest result."""
+def closely(label: str, computed: Any, known: Any, roundings: float, name: str) -> Comparison:
+    """The comparison in which each number may be off by so many roundings, in the format `name`, of
+    a number as large as the largest result."""
     right = real_numbers(known)
     if not bool(right.isfinite().all()):
         return holds(label, False, "the expected result is not finite")

@@ -20,7 +20,7 @@ PART = "of the error allowed"
 """The unit of an outcome's value: the largest error as a share of the error that is allowed."""
 
 
-class Part(NamedTuple):
+class Comparison(NamedTuple):
     """The result of one comparison of computed elements with exact ones."""
 
     label: str
@@ -37,7 +37,7 @@ class Part(NamedTuple):
         return self.worst <= 1
 
 
-def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
+def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Comparison:
     """Compare numbers, as tensors or lists, within the allowed error: one number for all of them,
     or one for each. Only the count of the numbers must be equal, not their shape."""
     computed, exact = real_numbers(computed), real_numbers(exact)
@@ -52,10 +52,10 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
     # The error of a NaN is NaN too.
     shares[is_wrong & (errors.isnan() | (allowed == 0))] = inf
     worst = float(shares.max()) if len(shares) else 0.0
-    return Part(label, worst, most_allowed, wrong_in_words(computed, exact, is_wrong))
+    return Comparison(label, worst, most_allowed, wrong_in_words(computed, exact, is_wrong))
 
 
-def same(label: str, computed: Any, exact: Any) -> Part:
+def same(label: str, computed: Any, exact: Any) -> Comparison:
     """Check that each element equals the exact one, and that shape and dtype are equal."""
     computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
     if computed.shape != exact.shape or computed.dtype != exact.dtype:
@@ -66,9 +66,9 @@ def same(label: str, computed: Any, exact: Any) -> Part:
     return holds(label, not problem, problem)
 
 
-def holds(label: str, is_true: bool, problem: str = "") -> Part:
+def holds(label: str, is_true: bool, problem: str = "") -> Comparison:
     """The result of a yes-or-no test, with `problem` as the explanation of a no."""
-    return Part(label, 0.0) if is_true else Part(label, inf, problem=problem)
+    return Comparison(label, 0.0) if is_true else Comparison(label, inf, problem=problem)
 
 
 def real_numbers(numbers: Any) -> Any:
@@ -87,20 +87,20 @@ def wrong_in_words(computed: Any, exact: Any, is_wrong: Any) -> str:
     return f"{int(is_wrong.sum())} of {is_wrong.numel()} elements are wrong, {first}"
 
 
-def judged(parts: Sequence[Part], against: str) -> Outcome:
+def outcome_of(comparisons: Sequence[Comparison], against: str) -> Outcome:
     """The outcome of all comparisons, with the first wrong one or the one closest to its limit."""
     # Comparisons that allow no error have no limit, so they have nothing to report here.
-    numeric = [part for part in parts if part.allowed]
+    numeric = [comparison for comparison in comparisons if comparison.allowed]
     limit, unit = (1.0, PART) if numeric else (None, None)
-    wrong = [part for part in parts if not part.is_right]
+    wrong = [comparison for comparison in comparisons if not comparison.is_right]
     if wrong:
         value = wrong[0].worst if wrong[0].worst < inf else None
         others = f"; {len(wrong) - 1} more comparisons are wrong" if len(wrong) > 1 else ""
         detail = f"{wrong[0].label}: {wrong[0].problem}{others}"
         return Outcome(FAILED, detail, value, limit, unit, problem=WRONG)
-    detail = f"{len(parts)} comparisons with {against}"
+    detail = f"{len(comparisons)} comparisons with {against}"
     if not numeric:
         return Outcome(PASSED, detail)
-    nearest = max(numeric, key=lambda part: part.worst)
+    nearest = max(numeric, key=lambda comparison: comparison.worst)
     detail = f"{detail}, worst {nearest.label}, allowed {nearest.allowed:.1e}"
     return Outcome(PASSED, detail, nearest.worst, limit, unit)

@@ -1,5 +1,4 @@
-"""Checks of the collectives and of barriers. Every rank knows what all send, and judges its own
-result."""
+"""Checks of collectives and barriers. Every rank knows what all send, and judges its result."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import torch.distributed as dist
 
 from ..values import run_options
 from .group import Calls, ProcessGroup, run_calls
-from .numbers import FLOATS, FORMATS, Kind, reduced, rows, signature, wrong
+from .numbers import FLOATS, FORMATS, Kind, problem_with, reduced, rows, signature
 
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
@@ -143,19 +142,22 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
     root = chance.randrange(world)
     part_count = world if collective.has_parts else 1
     table = rows(kind, world, part_count * size, chance.getrandbits(60))
-    sent = [row.split(size) for row in table]
-    pieces = collective.pieces(me, root, world)
-    totals, limit = sent[me], None
+    # The parts that each rank sends.
+    sent_by = [row.split(size) for row in table]
+    totals, limit = (), None
     if op in REDUCING:
         exact, limits = reduced(table, reduction)
         totals = exact.split(size)
         limit = limits.split(size)[me if collective.has_parts else 0]
-    known = [(totals if member is None else sent[member])[part] for member, part in pieces]
+    known = []
+    for member, part in collective.pieces(me, root, world):
+        numbers = totals if member is None else sent_by[member]
+        known.append(numbers[part])
     # A member without an answer still passes its own numbers to `reduce`.
     whole = torch.full((size * max(1, len(known)),), JUNK, dtype=table.dtype, device=group.device)
     if op in IN_PLACE:
-        whole.copy_(torch.cat(sent[me]))
-    mine = [part.to(group.device) for part in sent[me]]
+        whole.copy_(torch.cat(sent_by[me]))
+    mine = [part.to(group.device) for part in sent_by[me]]
     message = Message(
         sent=mine,
         whole=whole,
@@ -171,8 +173,8 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
     if op == "all_reduce":
         # Each rank may have rounded in another order, but all must end up with the same bits.
         group.equal_on_all[group.place] = signature(whole)
-    problem = wrong("the answer", whole, torch.cat(known), limit) if known else ""
-    return problem or wrong("its input", torch.cat(mine), torch.cat(sent[me]))
+    problem = problem_with("the answer", whole, torch.cat(known), limit) if known else ""
+    return problem or problem_with("its input", torch.cat(mine), torch.cat(sent_by[me]))
 
 
 def wait_for(handles: Any) -> None:

@@ -110,7 +110,7 @@ class Hub:
             send(rank.get("link"), {"stopped": reason})
         return reason
 
-    def others(self, report: Message) -> Dict[int, Message]:
+    def exchange_reports(self, report: Message) -> Dict[int, Message]:
         """What is known about the other ranks, once all have reported or gone silent."""
         self._wait(REPORT)
         return self.ranks
@@ -149,7 +149,7 @@ class Spoke:
                 self.link = socket.create_connection(place, WELCOME_SECONDS)
                 self.answers = self.link.makefile("r", encoding="utf-8")
                 send(self.link, {"rank": rank.rank, "host": rank.host, "job": rank.job})
-                if self.hear().get("job") == rank.job:
+                if self.receive().get("job") == rank.job:
                     # After the welcome, a check may take longer than the timeout.
                     self.link.settimeout(None)
                     return
@@ -166,7 +166,7 @@ class Spoke:
                 )
             time.sleep(0.2)
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         """The next message from rank 0; empty if rank 0 has gone."""
         with contextlib.suppress(*NO_MESSAGE):
             # An empty line means that the other side has closed the connection.
@@ -176,16 +176,16 @@ class Spoke:
     def meet_at(self, place: str, stopped: str) -> str:
         """Wait until every rank has reached this place. Returns why they cannot go on together."""
         send(self.link, {"doing": place, "stopped": stopped})
-        return str(self.hear().get("stopped", "rank 0 has gone"))
+        return str(self.receive().get("stopped", "rank 0 has gone"))
 
-    def others(self, report: Message) -> Dict[int, Message]:
+    def exchange_reports(self, report: Message) -> Dict[int, Message]:
         """Send this rank's report to rank 0, which alone knows about the others."""
         send(self.link, {"doing": REPORT, "report": report})
         return {}
 
     def exit_code(self) -> int:
         """Wait for the exit code of rank 0, which judges the whole run; 1 if it has gone."""
-        exit_code = int(self.hear().get("exit", 1))
+        exit_code = int(self.receive().get("exit", 1))
         self.answers.close()
         self.link.close()
         return exit_code

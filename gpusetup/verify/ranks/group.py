@@ -117,8 +117,7 @@ def hint_of(problem: str) -> str:
 
 
 def run_calls(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> Outcome:
-    """Make the calls of a check in order, while the other ranks make theirs, and return the outcome
-    of this rank."""
+    """Make a check's calls in order, as the other ranks do, and return this rank's outcome."""
     if not JOINED:
         return Outcome(SKIPPED, "this rank's process ended in an earlier check")
     group = JOINED[0]

@@ -73,7 +73,7 @@ def signature(values: Any) -> int:
     return int((integers * weights).sum())
 
 
-def wrong(label: str, received: Any, exact: Any, limit: Any = None) -> str:
+def problem_with(label: str, received: Any, exact: Any, limit: Any = None) -> str:
     """What is wrong in a flat tensor, in words; without a limit, every bit must be right."""
     if limit is None:
         # Compare bits, because NaN is equal to nothing.

@@ -13,7 +13,7 @@ from torch import nn
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..values import run_options
 from .group import ProcessGroup, run_calls
-from .numbers import signature, wrong
+from .numbers import problem_with, signature
 
 LIMIT = 1e-4
 """The allowed relative difference from float64. Rounding in float32 changes a step by about 1e-6, a
@@ -35,7 +35,7 @@ def net(seed: int) -> Any:
     return nn.Sequential(*layers)
 
 
-def trained(group: ProcessGroup) -> str:
+def difference_after_training(group: ProcessGroup) -> str:
     """Where training on the ranks and in one process differ; empty if they agree."""
     from torch.nn.parallel import DistributedDataParallel
 
@@ -71,10 +71,12 @@ def trained(group: ProcessGroup) -> str:
     limit = max(LIMIT, COARSE_ROUNDINGS * roundoff)
     # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
     problems = (
-        wrong(name, parameters[name], exact, limit * max(1.0, float(exact.abs().max())))
+        problem_with(name, parameters[name], exact, limit * max(1.0, float(exact.abs().max())))
         for name, exact in alone.state_dict().items()
     )
     return next(filter(None, problems), "")
 
 
-ddp_step = partial(run_calls, "ddp_step", lambda group: {"steps": partial(trained, group)})
+ddp_step = partial(
+    run_calls, "ddp_step", lambda group: {"steps": partial(difference_after_training, group)}
+)
