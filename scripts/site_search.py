@@ -46,8 +46,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if source.startswith("findings/") and source != "findings/index.md":
         from finding_pages import headings_of
 
-        # All messages, those too that the page leaves out because they made it too long.
-        page.meta["tags"] = words_of_messages(headings_of(Path(source).stem))
+        # All messages, those too that the page leaves out because they made it too long. If no
+        # message leads to the page, people search for what they see.
+        record = next(record for record in shown() if record.id == Path(source).stem)
+        page.meta["tags"] = words_of_messages(headings_of(record.id) or (record.means,))
         return without_shared_headings(markdown)
     if source == "findings/index.md":
         from finding_pages import markdown_index
@@ -69,7 +71,7 @@ def words_of_messages(messages: tuple[str, ...]) -> list[str]:
     return sorted(word for word in words if word and not word.startswith(BEGINNINGS))
 
 
-BEGINNINGS = ("cudae", "cudnn_", "cuda_")
+BEGINNINGS = ("cuda.", "cuda_", "cudae", "cudam", "cudnn_", "nod", "notf", "noti")
 """Beginnings of rare words that start like common ones."""
 
 

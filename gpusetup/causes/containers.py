@@ -252,7 +252,7 @@ CAUSES = (
     ),
     Cause(
         "k8s-gpu-not-allocatable",
-        title="Kubernetes has no free nvidia.com/gpu",
+        title="No node of the cluster has a free GPU (nvidia.com/gpu)",
         means="No node offers a GPU, taints keep the pod away, or other pods use all GPUs. A node "
         "offers none if its device plugin, the runtime or the driver is missing, or the GPU is "
         "unhealthy.",

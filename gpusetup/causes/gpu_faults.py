@@ -124,6 +124,7 @@ CAUSES = (
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
+        means="nvidia-smi can show memory used but no process: a leftover one may hold it.",
         text="End the process that uses the memory",
         look=("nvidia-smi",),
     ),

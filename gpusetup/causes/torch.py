@@ -341,7 +341,7 @@ CAUSES = (
         refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="torch, or an extension, has no kernel for {gpu}",
         means="This message names neither the GPU nor the package that lacks the kernel.",
-        text="If that list has no kernel for your GPU, install a torch that supports it (`gpusetup install`). If it has one, torch is fine: "
+        text="If that list has no kernel for your GPU, install a torch build that supports it (`gpusetup install`). If it has one, torch is fine: "
         "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
         "--no-deps --force-reinstall --no-cache-dir --no-binary PACKAGE PACKAGE`)",
         # Source: CUDA Runtime API reference, cudaError.

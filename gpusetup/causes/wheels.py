@@ -187,9 +187,8 @@ CAUSES = (
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
         "build needs one",
         means="conda detects the driver through this package. Without it, conda chooses CPU builds.",
-        text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
-        "to the CUDA version of the machine that will compute (`export CONDA_OVERRIDE_CUDA=12.4`). "
-        "Otherwise install the driver",
+        text="Without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA to the CUDA "
+        "version of the build (`export CONDA_OVERRIDE_CUDA=12.4`). Otherwise install the driver",
         # Source: conda documentation, virtual packages.
         says=(
             r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",

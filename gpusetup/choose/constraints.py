@@ -151,7 +151,7 @@ def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> 
     # A backend that is named is accepted, because images are often built on a host without the GPU
     # on which they will run.
     if build.cuda and host.presence == "none" and question.backend != build.backend:
-        return "needs an NVIDIA GPU, found none; `--backend NAME` chooses it anyway"
+        return "needs an NVIDIA GPU, and none was found; `--backend NAME` chooses the build anyway"
     # macOS has only one build of each torch, which uses Apple's GPU.
     may_be_cpu = host.presence == "none" or host.family == "macos" or question.backend == "cpu"
     if build.cuda or question.maker or may_be_cpu:

@@ -196,8 +196,8 @@ def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
 
 
 TARGET_FIRST = (
-    "Do this in the environment of the program that failed (activate it, or call its own Python), "
-    "never in the system's Python"
+    "Do this in the environment of the program that failed (activate it, or pass its Python to "
+    "gpusetup: `--python PATH`), never in the system's Python"
 )
 
 

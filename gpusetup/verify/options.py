@@ -90,8 +90,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=str.lower,
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|xpu|mps|none",
-        help="auto (every GPU; there must be at least one), cpu, one GPU (cuda:0), Intel's GPUs "
-        "(xpu), Apple's GPU (mps), or none (when you build a container image without a GPU)",
+        help="auto: every GPU, at least one; cpu; cuda: NVIDIA's or AMD's GPUs; cuda:0: only this "
+        "one; xpu: Intel's GPUs; mps: Apple's GPU; none: no device, for building an image",
     )
     add(
         "--expect",

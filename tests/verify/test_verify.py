@@ -124,7 +124,7 @@ def test_why_there_is_no_gpu_is_said(
     run = with_gpus("--json", gpus=[], environment={"CUDA_VISIBLE_DEVICES": visible}, **scene)
     row = json.loads(run.stdout)["checks"][1]
     assert run.returncode == 1 and row["detail"].endswith(detail)
-    assert row["hint"] == "`unset CUDA_VISIBLE_DEVICES`" or not hint
+    assert "request a GPU" in row["hint"] or not hint
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def gpus_detected(wanted_device: str) -> Outcome:
     hides_all = visible is not None and (visible.strip() in HIDES_ALL or lists_none)
     if backend == "cuda" and hides_all:
         reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
-        return no_gpu(reason, "`unset CUDA_VISIBLE_DEVICES`")
+        return no_gpu(reason, "in a job, request a GPU; otherwise `unset CUDA_VISIBLE_DEVICES`")
     return no_gpu(reason, words.not_found_hint)
 
 

@@ -39,7 +39,7 @@ def torch_imports(_: str) -> Outcome:
     except (ImportError, ValueError):
         spec = None
     if spec is None:
-        hint = "`gpusetup install` installs the build that fits into this environment"
+        hint = "run `gpusetup install` to install the right torch build into this environment"
         return Outcome(FAILED, f"torch is not installed for {sys.executable}", hint=hint)
     # A folder without `__init__.py` has no origin, only search locations.
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()), "torch")
