@@ -130,12 +130,10 @@ def reasons_for_close(
     # Trainers that fill a budget of tokens are never a plain loop.
     if not names_training and not job.fills_token_budget:
         # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The
-        # other usual assumption needs more memory.
-        batch, context, gpus = job.sequences, job.context, job.gpus
-        in_a_loop = replace(
-            question, trainer="loop", batch=batch, context=context, gpus=gpus, solve=None
-        )
-        if not decide(job_of(in_a_loop, job.shape, place), place).fits:
+        # other usual assumption, which has no sequence parallelism either, needs more memory.
+        found = {"batch": job.sequences, "context": job.context, "gpus": job.gpus}
+        in_a_loop = replace(question, trainer="loop", **found, solve=None, sp=None)
+        if not decide(job_of(in_a_loop, job.shape, place), replace(place, sp=None)).fits:
             yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
     older = older_version(question)
     if older:
