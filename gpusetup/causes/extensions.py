@@ -202,7 +202,8 @@ CAUSES = (
         ),
         title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
-        text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
+        text="Install an older compiler that nvcc's release notes list (Ubuntu, Debian: `sudo apt "
+        "install g++-VERSION`), and let nvcc use it (for Visual Studio: add "
         "an older MSVC toolset, and build in its prompt). Or use a newer toolkit with the same "
         "CUDA major version as torch",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
