@@ -202,10 +202,9 @@ CAUSES = (
         ),
         title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
-        text="Install an older compiler that nvcc's release notes list (Ubuntu, Debian: `sudo apt "
-        "install g++-VERSION`), and let nvcc use it (for Visual Studio: add "
-        "an older MSVC toolset, and build in its prompt). Or use a newer toolkit with the same "
-        "CUDA major version as torch",
+        text="Install an older compiler (Ubuntu: `sudo apt install g++-VERSION`; Visual Studio: "
+        "an older MSVC toolset, in its own prompt) and let nvcc use it. Or use a newer toolkit "
+        "with the same CUDA major version as torch",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
