@@ -61,6 +61,9 @@ class Extension(Frozen):
     """Whether PyTorch Geometric's pages have a wheel of it for each torch and CUDA version."""
 
 
+EXTENSION_TOOLS = ("packaging", "wheel", "psutil", "ninja", "setuptools")
+"""What extensions need to build without isolation: flash-attn's setup.py imports the first four."""
+
 FactRow = TypeVar("FactRow", bound=Frozen)
 
 

@@ -23,7 +23,7 @@ DOCKER = Fix(
 
 PODMAN_BY_CDI = lines(
     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-    "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+    "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable ubuntu nvidia-smi",
 )
 
 START_WITH_GPU = {
@@ -118,10 +118,11 @@ def node_commands(context: RuleContext) -> Lines:
     no engine, or one that is not in `ENGINES`."""
     for event in events(context, "container-engine"):
         if engine := ENGINES.get(event.values.get("engine", "").lower()):
-            return lines(
-                f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default",
-                f"sudo systemctl restart {engine}",
-            )
+            configure = f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default"
+            # CRI-O does not read the folder that nvidia-ctk 1.18 writes to.
+            drop_in = " --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.conf"
+            option = drop_in if engine == "crio" else ""
+            return lines(configure + option, f"sudo systemctl restart {engine}")
     return ()
 
 
@@ -283,11 +284,19 @@ CAUSES = (
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "nvidia-ctk cdi list",
         ),
+        cases=(
+            Message(
+                having={"old_podman": ""},
+                text="Update podman to 4.1 or newer (Ubuntu 24.04 has 4.9), because older ones do not "
+                "know CDI devices",
+            ),
+        ),
         says=(
             r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
             r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
             says(r"could not select device driver \W{0,4}cdi\b", example='could not select device driver "cdi" with capabilities: [[gpu]]'),
             says(r"(?:failed to|could not) (?:inject|resolve) CDI devices?", example="failed to inject CDI devices: unresolvable"),
+            says(r"podman version (?P<old_podman>[0-3]\.\d{1,2}|4\.0)\..{0,900}?stat (?P<device>nvidia\.com/gpu=\w+): no such file", example="podman version 3.4.4\nError: stat nvidia.com/gpu=all: no such file"),
             says(r"stat (?P<device>nvidia\.com/gpu=\w+): no such file", example="Error: stat nvidia.com/gpu=all: no such file or directory"),
         ),
     ),
@@ -313,7 +322,6 @@ CAUSES = (
             says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
             says(r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)", example="Error: unknown runtime specified nvidia"),
             says(r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)", example="fork/exec: nvidia-container-runtime: executable file not found in $PATH"),
-            says(r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured", example='Failed to create pod sandbox: no runtime for "nvidia" is configured'),
             says(r"nvidia-docker: (?:command )?not found", example="bash: nvidia-docker: command not found"),
             says(r"did you configure the nvidia container toolkit|could not load nvml library|invalid device discovery strategy", runtime="nvidia"),
         ),
@@ -335,13 +343,16 @@ CAUSES = (
     Cause(
         "container-runtime-not-default",
         title="The node's container runtime does not start this pod with the nvidia runtime",
-        means="The toolkit is installed, but the engine that starts the pods was not configured "
-        "or not restarted.",
-        text="Configure nvidia-container-toolkit for the node's own container engine, and restart "
-        "that engine. Or set `runtimeClassName: nvidia` for the pod",
+        means="The engine that starts the pods was not configured for nvidia-container-toolkit or "
+        "not restarted.",
+        text="Configure nvidia-container-toolkit (install it if `nvidia-ctk` is missing) for the "
+        "node's own container engine, and restart that engine. Or set `runtimeClassName: nvidia` for the pod",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
         needs_root=True,
         commands=node_commands,
+        says=(
+            says(r"no runtime for \W{0,2}nvidia\W{0,2} is configured", example='Failed to create pod sandbox: no runtime for "nvidia" is configured'),
+        ),
     ),
     Cause(
         "docker-other-daemon",

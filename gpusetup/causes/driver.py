@@ -45,7 +45,7 @@ CAUSES = (
             r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
             r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
             r"(?P<refused>cudaErrorInsufficientDriver)",
-            r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
+            r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|Multicast|MemcpyBatch|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
             says(r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-", example="package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0"),
             says(r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)", example="The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4."),
         ),
@@ -167,7 +167,7 @@ CAUSES = (
         "CUDA_VISIBLE_DEVICES can exclude a single GPU that does not respond",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
-        look=(checks.KERNEL_LOG,),
+        asks=(checks.KERNEL_LOG,),
         commands=("sudo reboot",),
         formerly=("driver-slow", "nvml-init-failed", "gpu-does-not-answer", "cuda-misses-gpu"),
     ),

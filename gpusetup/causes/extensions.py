@@ -6,8 +6,7 @@ Sources, where a record names no other: messages of torch/utils/cpp_extension.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from gpusetup.catalog.facts import EXTENSION_TOOLS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, cuda_needed, events, on
@@ -65,7 +64,7 @@ def extension_of(messages: Events) -> str | None:
 
 
 IN_THIS_ENVIRONMENT = (
-    "pip install setuptools wheel ninja",
+    f"pip install {' '.join(EXTENSION_TOOLS)}",
     "pip install --no-build-isolation {package}",
 )
 """Builds a package in the environment itself, where it finds the installed torch."""
@@ -80,19 +79,12 @@ BUILD_TOOLS = lines(
 )
 
 
-def _values(context: RuleContext, *kinds: str) -> Mapping[str, str]:
-    """The values of all events of these kinds in one mapping. A later event replaces the values of
-    an earlier one."""
-    values: dict[str, str] = {}
-    for event in events(context, *kinds):
-        values.update(event.values)
-    return values
-
-
 def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version, or show the command that prints this
     version if it is unknown."""
-    values = _values(context, "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing")
+    values: dict[str, str] = {}
+    for event in events(context, "cuda-toolkit-mismatch-extension-build", "cuda-toolkit-missing"):
+        values.update(event.values)
     cuda = values.get("torch") or cuda_needed(context.torch) or ""
     questions = (paste.ask_torch(context), *lines("nvcc --version"))
     looks = paste.titled("see which CUDA versions torch and nvcc have", *questions)
@@ -130,13 +122,14 @@ CAUSES = (
                 "this torch, CUDA and Python if there is one, and otherwise builds from source, "
                 "which may take hours",
                 commands=(
+                    IN_THIS_ENVIRONMENT[0],
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
                     "flash-attn",
                 ),
             ),
         ),
         says=(
-            says(rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)", example="ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol"),
+            says(rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? (?:_|cu[A-Z]))", example="ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol"),
             says(r"(?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}(?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so: undefined symbol:? (?P<symbol>\w+)", "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE"),
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
@@ -203,9 +196,9 @@ CAUSES = (
         ),
         title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
-        text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
-        "an older MSVC toolset, and build in its prompt). Or use a newer toolkit with the same "
-        "CUDA major version as torch",
+        text="Install an older compiler (Ubuntu: `sudo apt install g++-VERSION`; Visual Studio: "
+        "an older MSVC toolset, in its own prompt) and let nvcc use it. Or use a newer toolkit "
+        "with the same CUDA major version as torch",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
@@ -289,7 +282,8 @@ CAUSES = (
         text="Rebuild the extension with the nvcc of torch's CUDA version, on the machine with "
         "the GPU, and read the build's output. Without a GPU (`docker build`, a login node), set "
         "TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
-        "torch.cuda.get_device_capability() prints it there",
+        "torch.cuda.get_device_capability() prints it there (flash-attn reads "
+        "FLASH_ATTN_CUDA_ARCHS instead, 80 for an RTX 30 or 40)",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
         # torch/utils/cpp_extension.py.
         commands=rebuild_of("extension-not-built"),
@@ -314,7 +308,11 @@ CAUSES = (
     ),
     Cause(
         "cuda-toolkit-mismatch-extension-build",
-        certain_if=proofs.both_are_read("cuda-toolkit-mismatch-extension-build", "nvcc", "torch"),
+        # One message names both versions.
+        certain_if=lambda context: any(
+            {"nvcc", "torch"} <= event.values.keys()
+            for event in events(context, "cuda-toolkit-mismatch-extension-build")
+        ),
         title="nvcc and torch have different CUDA versions, so building extensions fails",
         text="Build with the nvcc of torch's CUDA version (at least the same major version): "
         "install that toolkit if it is missing, and set CUDA_HOME to it",

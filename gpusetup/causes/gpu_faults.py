@@ -115,7 +115,8 @@ CAUSES = (
         "link.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
         "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
-        "generation lower. If they fill the log, the kernel option `pcie_aspm=off` often helps",
+        "generation lower. If they fill the log, the kernel option "
+        "`pcie_aspm.policy=performance` often helps",
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: shows_no_other_failure(context, "pcie-slow", "pcie-errors"),),
         says=(says(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)", example="41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)"),),

@@ -224,13 +224,13 @@ CAUSES = (
     ),
     Cause(
         "wrong-libcuda-loaded",
-        check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
+        check=CheckCommand("python -c \"import ctypes; ctypes.CDLL('libcuda.so.1'); print(set(line.split()[-1] for line in open('/proc/self/maps') if 'libcuda' in line))\"", "{'/usr/local/cuda/compat/libcuda.so.550.54.14'}"),
         title="The program does not load the driver's own libcuda: {fact}",
         means="libcuda tells the program which CUDA version it supports, and a toolkit's stub or "
         "a cuda-compat library reports a lower version than the driver's own.",
         text="Keep the driver and torch. Check which libcuda is loaded, and remove folders called "
-        "`stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If the "
-        "machine has not been restarted since a driver update, restart it",
+        "`stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image), or from "
+        "/etc/ld.so.conf.d (then run `sudo ldconfig`). If the machine has not been restarted since a driver update, restart it",
         # Source: CUDA Compatibility guide; ld.so(8).
     ),
     Cause(
@@ -261,7 +261,7 @@ CAUSES = (
         "/run/opengl-driver/lib/libcuda.so.1)",
         # Source: cuda.h (the driver API); ld.so(8).
         look=("ldd {path}",),
-        says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
+        says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tensor|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
     ),
     Cause(
         "cuda-lib-missing",
@@ -342,14 +342,14 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton that fits this torch",
-        means="torch for Linux needs one exact release of triton. That release is missing, broken or "
+        means="Each torch for Linux needs its own release of triton. That release is missing, broken or "
         "a different one is installed, or the driver does not respond to Triton.",
-        text="Keep torch, and install the release of triton that it requires (`pip check` names "
-        'it). `python -c "import triton"` shows why Triton cannot be imported',
+        text="Keep torch, and install the release of triton that it requires. "
+        '`python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
         events=("triton-missing", "triton-missing-windows"),
         where=(no(ON_WINDOWS), no(ON_MACOS)),
-        look=("pip check",),
+        look=("python -c \"import importlib.metadata as m; print([r for r in m.requires('torch') if 'triton' in r])\"",),
         formerly=("triton-mismatch",),
         says=(
             says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
@@ -425,6 +425,7 @@ CAUSES = (
         means="pip and uv install such a package with a warning at most. The package then fails "
         "at import or runs without its kernels.",
         text="Install releases that work together",
+        commands=("gpusetup install {package}",),
         # Source: each row in data/companions.json names its own.
         look=("pip check",),
         says=(

@@ -31,14 +31,6 @@ def _recover(context: RuleContext) -> Lines:
     return (paste.command(context, "gpusetup", "install", "--python", paste.python(context)),)
 
 
-def _install(context: RuleContext, _text: str) -> Fix:
-    """Install torch: on a Jetson the wheel for its board, elsewhere the build that gpusetup
-    chooses."""
-    if context.os.jetson:
-        return paste.jetson_fix(context)
-    return paste.install_torch(context)
-
-
 def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
     for an installed torch, and files from conda would hide files from pip."""
@@ -137,7 +129,9 @@ CAUSES = (
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         text="Install torch",
-        fix_for=_install,
+        fix_for=lambda context, _: (
+            paste.jetson_fix(context) if context.os.jetson else paste.install_torch(context)
+        ),
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",

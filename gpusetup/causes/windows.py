@@ -20,7 +20,9 @@ STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 """The folder in which WSL puts the libraries of the driver on Windows."""
 
-(REMOVAL,) = lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'")
+(REMOVAL,) = lines(
+    "sudo apt purge -y '^(cuda-drivers|libcuda1|nvidia-(driver|open)|(lib)?nvidia-.*-[0-9]{3})'"
+)
 """The command that removes the driver's packages from Ubuntu, but keeps CUDA and the container
 tools."""
 
@@ -31,7 +33,8 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
     return Fix(
         text=f"Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
         "update WSL and start it again (this closes open programs in WSL). Do not install a "
-        f"Linux driver inside WSL, and remove one that is installed there (`{REMOVAL}`)",
+        f"Linux driver inside WSL, and remove one that is installed there (`{REMOVAL}`; from a "
+        ".run file: `sudo nvidia-uninstall`)",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
         needs_root=True,
         min_driver=floor,

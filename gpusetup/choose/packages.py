@@ -27,6 +27,7 @@ from packaging.specifiers import SpecifierSet
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companion_table import companion_table, row_of
+from gpusetup.catalog.facts import EXTENSION_TOOLS
 from gpusetup.choose.compatibility import (
     exact_version,
     limits_for_build,
@@ -607,13 +608,15 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
 def build_advice(word: str, os: str | None) -> str:
     """The advice that builds a package for torch, or downloads a wheel that no index has."""
     name, project = name_of(word), companion_table().project(name_of(word))
-    command = shell_line(("uv", "pip", "install", "--no-build-isolation", word), os)
+    tools = shell_line(("uv", "pip", "install", *EXTENSION_TOOLS), os)
+    build = shell_line(("uv", "pip", "install", "--no-build-isolation", word), os)
+    command = f"`{tools}`, then `{build}`"
     if project and project.wheels_page:
         return (
-            f"wheels for some torch versions are at {project.wheels_page}: `{command}` downloads "
+            f"wheels for some torch versions are at {project.wheels_page}: {command} downloads "
             "the one that matches your torch, or compiles it if there is none, which needs nvcc"
         )
-    return f"to compile {name} for your torch, run `{command}` (CUDA code needs nvcc)"
+    return f"to compile {name} for your torch, run {command} (CUDA code needs nvcc)"
 
 
 def alternatives_to(

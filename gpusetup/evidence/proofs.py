@@ -36,11 +36,6 @@ def message_states(kind: str, words: str) -> Proof:
     return lambda context: any(pattern.search(e.text or "") for e in events(context, kind))
 
 
-def both_are_read(kind: str, first: str, second: str) -> Proof:
-    """A proof that holds if one message contains both of the contradicting values."""
-    return lambda context: any({first, second} <= {*e.values} for e in events(context, kind))
-
-
 # --- torch, its build, the GPU --------------------------------------------------------------------
 
 

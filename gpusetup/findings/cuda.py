@@ -19,6 +19,7 @@ from gpusetup.evidence.context import (
     in_container,
     is_cuda_build,
     is_report,
+    listed_gpus,
     nvidia_on_pci,
     whole_number,
 )
@@ -315,8 +316,8 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     if of_a_gpu:
         values["problem"] += f" for {named_gpu(first)}"
     evidence = (replace(first, values=values), *messages[1:])
-    # If the driver in the text responds, the problem that the text describes is over.
-    is_over = is_report(context) and driver_answers(context)
+    # If nvidia-smi in the text lists GPUs, the problem that the text describes is over.
+    is_over = is_report(context) and listed_gpus(context)
     yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 

@@ -158,8 +158,9 @@ def driver_too_old(context: RuleContext) -> Findings:
     complaints, unmet, floors = old_driver_messages(context), [], []
     for complaint in complaints:
         required = driver_required_by(context, complaint)
-        # A message counts unless the driver is known to be as new as it requires.
-        if version and required and not _is_older(version, required):
+        # If a new driver is called old with a version ("found"), another libcuda is loaded.
+        is_met = version and required and not _is_older(version, required)
+        if is_met and "found" not in complaint.values:
             continue
         unmet.append(complaint)
         if required:

@@ -46,7 +46,9 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     # A text about torch may not show that torch is installed. On a probed machine, the probe looked
     # for torch.
     may_be_installed = torch.installed or (torch.installed is None and is_report(context))
-    if not ((sees_no_gpu and may_be_installed) or proof or _cannot_run_on_board(context)):
+    kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
+    lacks_kernels = bool(torch.kernels and kernels) and not any(kernels)
+    if not ((sees_no_gpu and may_be_installed) or proof or lacks_kernels):
         return
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
@@ -59,12 +61,6 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         ),
         fix=paste.jetson_fix(context),
     )
-
-
-def _cannot_run_on_board(context: RuleContext) -> bool:
-    """Whether torch's list of kernels is known and has none for this Jetson's GPU."""
-    kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
-    return bool(context.torch.kernels and kernels) and not any(kernels)
 
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:

@@ -69,11 +69,6 @@ def known_capabilities(context: RuleContext) -> list[Capability]:
     return [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
 
 
-def takes_open(context: RuleContext) -> bool:
-    """Whether the open kernel modules support all GPUs, as far as these are known."""
-    return all(capability >= OPEN_FROM for capability in known_capabilities(context))
-
-
 def last_branch(context: RuleContext) -> int | None:
     """The last driver branch that supports all GPUs; None if current drivers do."""
     branches = map(context.catalog.last_branch, known_capabilities(context))
@@ -101,7 +96,8 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     # A newer branch than the last one would not support the oldest of the GPUs.
     branch = max(LONG_TERM_BRANCH, parsed(floor or "0").major)
     branch = min(branch, last_branch(context) or branch)
-    name = f"{branch}-open" if takes_open(context) else f"{branch}"
+    takes_open = all(capability >= OPEN_FROM for capability in known_capabilities(context))
+    name = f"{branch}-open" if takes_open else f"{branch}"
     install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
     return (*lines(UPDATE), filled(install, name=name))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusetup.catalog.facts import extension, extension_modules
+from gpusetup.catalog.facts import EXTENSION_TOOLS, extension, extension_modules
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
@@ -60,9 +60,10 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     if extension(distribution).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *REPLACING, distribution, "-f", page),)
-    from_sources = ("--no-binary", distribution) if distribution not in WHEELS_ONLY else ()
-    words = (*from_sources, "--no-build-isolation", *REPLACING, distribution)
-    return (paste.pip(context, "install", *words),)
+    if distribution in WHEELS_ONLY:
+        return (paste.pip(context, "install", *REPLACING, distribution),)
+    words = ("--no-binary", distribution, "--no-build-isolation", *REPLACING, distribution)
+    return (paste.pip(context, "install", *EXTENSION_TOOLS), paste.pip(context, "install", *words))
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:

@@ -24,8 +24,8 @@ _LABELLED = r"(?:[abrc.]{1,4}\w{1,16})?(?:\+\w(?:[\w.]{0,38}\w)?)?"
 TORCH_VERSION = rf"[0-2]\.\d{{1,2}}(?:\.\d{{1,3}})?{_LABELLED}"
 """A version of torch, with or without the third number: 2.5, 2.6.0a0+git1234."""
 
-# `_ZN3c106detail23torchInternalAssertFailE`: a mangled C++ symbol of torch, but not of TensorFlow.
-TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
+# `_ZN3c106detail23torchInternalAssertFailE`: a mangled C++ symbol of torch, but not of TensorFlow or libcuda.
+TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow|cuTensorMap)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 
 IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
 """Words that pip and setuptools print while they compile a package."""

@@ -188,7 +188,7 @@ PATTERNS = (
     # A Jetson without the word "Jetson": `Orin NX`, or the driver `nvgpu`.
     FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
-    FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
+    FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|\bmicrosoft-standard-WSL|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
     # `nvcc --version`: `Cuda compilation tools, release 12.4, V12.4.131`.
     FieldPattern("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
     # collect_env's `CUDA runtime version: 12.4.131`.

@@ -181,7 +181,10 @@ def capability_warnings(text: Text) -> Facts:
             # The warning that only lists kernels names no GPU.
             if not written:
                 continue
-            name, capability = _name_in_warning(match), Capability.parse(written)
+            # One form has a group for the model; in the other, it ends the words before.
+            brand = re.search(BRAND, match["words"] or "")
+            name = brand[0] if brand else match["model"] or match["words"].split()[-1]
+            name, capability = name.strip(), Capability.parse(written)
             number = None if match["index"] is None else int(match["index"])
             gpu = Gpu(name=name, cuda_index=number, compute_capability=capability)
             warned_of[match["index"], name] = gpu
@@ -205,13 +208,6 @@ def _kernels(warning: str) -> list[str]:
         return listed[1].split()
     # Newer warnings list compute capabilities instead: 8.0 means sm_80.
     return [f"sm_{digits.replace('.', '')}" for digits in re.findall(CAPABILITIES, warning)]
-
-
-def _name_in_warning(match: re.Match[str]) -> str:
-    """The GPU's name. One form has a group for it; in the other, it ends the words before."""
-    brand = re.search(BRAND, match["words"] or "")
-    name = brand[0] if brand else match["model"] or match["words"].split()[-1]
-    return name.strip()
 
 
 def _side_of_kernels(

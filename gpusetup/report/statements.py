@@ -122,7 +122,7 @@ STATEMENTS = (
     row("container-engine",
         r"\b(?P<engine>cri-?o|containerd|k3s|rke2|microk8s)\b"),
     row("toolkit-installed",
-        r"\b(?:container[- ])?toolkit (?:is |version |v)?(?P<version>1\.\d{1,2}\.\d)\b|\bcontainer[- ]toolkit (?:is )?(?:already )?installed\b"),
+        r"\b(?:container[- ])?toolkit (?:is |version |v)?(?P<version>1\.\d{1,2}(?:\.\d)?)\b|\bcontainer[- ]toolkit (?:is )?(?:already )?installed\b"),
     row("python-bound",
         r"\b(?:requires?|needs?|bound to|stuck (?:on|with)|only (?:works?|supports?|runs?)(?: with| on)?|limited to) python[ =]{1,3}(?P<python>3\.\d{1,2})\b(?! ?\+)|\bpython[ =]{1,3}(?P<python_>3\.\d{1,2})\b[^\n]{0,60}\b(?:cannot be (?:a )?newer|must stay|is required|only|no newer)\b"),
     # Something fails, in no other words.
