@@ -63,9 +63,7 @@ def test_a_described_machine_gets_the_build_that_an_expert_names(
 
 
 BACKENDS = ("auto", "cpu", "cu126", "cu130", "rocm6.4", "rocm7.2", "rocm10.0.0", "xpu")
-NAMED = ("RX 7900 XTX", "RX 9070 XT", "MI300X", "Strix Halo", "Arc B580", "Arc A770", "M3 Max",
-         "RTX 4090", "H100 SXM5")  # fmt: skip
-SYSTEMS = (LINUX, WINDOWS, MACOS)
+NAMED = ("RX 7900 XTX", "MI300X", "Arc B580", "M3 Max", "RTX 4090")
 
 
 def owner(gpu: str) -> str:
@@ -74,7 +72,7 @@ def owner(gpu: str) -> str:
         return "intel"
     if gpu.startswith("M3"):
         return "apple"
-    return "nvidia" if gpu in ("RTX 4090", "H100 SXM5") else "amd"
+    return "nvidia" if gpu == "RTX 4090" else "amd"
 
 
 @each("gpu", NAMED)
@@ -82,7 +80,8 @@ def test_the_wrong_makers_build_is_never_chosen_for_a_named_gpu(
     gpu: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Over all makers, backends and systems: a build of the GPU's own maker, the CPU's, or none."""
-    for backend, system in product(BACKENDS, SYSTEMS):
+    # macOS has one build of each torch, whatever the backend.
+    for backend, system in (*product(BACKENDS, (LINUX, WINDOWS)), ("auto", MACOS)):
         document = resolved(capsys, "--gpu", gpu, "--os", system, "--backend", backend)
         chosen = document.get("backend") if document["torch"] else None
         assert maker_of(str(chosen)) in (None, owner(gpu)), (backend, system, chosen)
