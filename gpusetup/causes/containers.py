@@ -329,7 +329,7 @@ CAUSES = (
     Cause(
         "container-hook-failed",
         title="The container gets no GPU: {problem:.100}",
-        means="Before a container starts, the toolkit queries the host's driver and mounts the "
+        means="Before a container starts, NVIDIA's toolkit queries the host's driver and mounts the "
         "driver's files and devices.",
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
         "which GPUs and folders the container is given",

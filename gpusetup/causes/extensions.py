@@ -314,7 +314,7 @@ CAUSES = (
             for event in events(context, "cuda-toolkit-mismatch-extension-build")
         ),
         title="nvcc and torch have different CUDA versions, so building extensions fails",
-        text="Build with the nvcc of torch's CUDA version (at least the same major version): "
+        text="Build with an nvcc of torch's CUDA version (at least the same major version): "
         "install that toolkit if it is missing, and set CUDA_HOME to it",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),

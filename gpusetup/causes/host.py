@@ -200,7 +200,7 @@ CAUSES = (
             Message(
                 having={"engine": "llama.cpp"},
                 text="Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`) or use a "
-                "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
+                "smaller context (`--ctx-size`; ollama: `num_ctx`). Stop other programs that use the GPU",
             ),
             Message(
                 where=(lambda context: bool(events(context, "ran-first")),),

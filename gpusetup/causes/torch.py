@@ -256,7 +256,7 @@ CAUSES = (
         "torch-cpu-build",
         certain_if=proofs.cpu_build_with_a_gpu,
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.5.1+cpu None"),
-        title="{who} is a CPU build and cannot use {gpu}",
+        title="{who} is a CPU build and cannot use the {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="On Windows, `pip install torch` installs a CPU build. conda picks a CPU build if "
         "it finds no driver, and installing another package can replace a CUDA build with a CPU build.",

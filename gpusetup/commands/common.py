@@ -107,7 +107,7 @@ TIMEOUT: Any = option(
     parse=seconds_from(0.1, HOUR_SECONDS),
 )
 PROFILE: Any = option(
-    "compare with this file, the output of `fleet check --json` on a healthy node",
+    "compare each node with FILE, the output of `fleet check --json` on a healthy node",
     "--profile",
     metavar="FILE",
 )

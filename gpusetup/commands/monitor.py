@@ -37,8 +37,9 @@ end it prints the figures, a verdict with its evidence, and the next step. The v
 good, input-starved, launch-bound, communication-bound, memory-bound, memory-tight, throttled,
 bursty, idle, uneven, cpu-bound and faulty. If you give a command after `--`, monitor runs the
 command in this terminal, also watches its CPU, memory and DataLoader workers, and exits with its
-exit code. If the command prints its epochs, you also get the time per epoch. Without a GPU, monitor
-watches only the command and the machine. With `--json`, the command's output goes to stderr."""
+exit code. If the command prints a line per epoch, you also get the time per epoch. Without a GPU,
+monitor watches only the command and the machine. With `--json`, the command's output goes to
+stderr."""
 JSON = "print JSON: one line for each sample, then a line with the summary"
 
 EXAMPLES = (

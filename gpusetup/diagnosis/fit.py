@@ -110,7 +110,7 @@ def _gpus_and_torch(context: RuleContext) -> Iterator[Fit]:
     torch, name = context.torch, f"torch {context.torch.version}"
     for gpu in gpus(context):
         if torch.backend == "cpu":
-            sentence = f"{name} is a build for the CPU and cannot use {gpu.name}"
+            sentence = f"{name} is a build for the CPU and cannot use the {gpu.name}"
             yield Fit(sentence=sentence, fits=False)
         elif torch.kernels and gpu.compute_capability:
             kernel = serving(context, gpu)

@@ -13,7 +13,7 @@ STEPS = (
     "gradient accumulation (32 = 8 x 4 trains in the same way), 2. mixed precision (bf16, or "
     "fp16), 3. gradient checkpointing, 4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), "
     "5. LoRA, which trains only small adapters, and finally 6. a smaller model. For inference, "
-    "use smaller inputs or a quantized model. End other programs on the GPU"
+    "use smaller inputs or a quantized model. Stop other programs that use the GPU"
 )
 """The steps in the order of the guide on acceleration (batch, precision, model), with the steps
 that save more memory in between."""
@@ -75,8 +75,8 @@ GENERATING = {
 TO_GENERATE = (
     "To generate images or videos, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
     "program move parts to the computer's memory (ComfyUI: `--lowvram`; diffusers: "
-    "`enable_model_cpu_offload()`), and lower resolution, frames or batch. End other programs on "
-    "the GPU"
+    "`enable_model_cpu_offload()`), and lower resolution, frames or batch. Stop other programs "
+    "that use the GPU"
 )
 
 

@@ -129,5 +129,5 @@ def _old_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     newest = max(dates.values(), default=date.min)
     for name, taken in dates.items():
         if newest - taken > OLD_AFTER:
-            age = f"{(newest - taken).days} days older than the newest"
+            age = f"{(newest - taken).days} days older than the newest one"
             yield Drift(node=name, field=OLD, value=age, majority=None)

@@ -43,6 +43,8 @@ class FleetAnswer(Frozen):
     """The option of sbatch and srun that leaves the failed nodes out; empty if no node failed."""
     left_out: tuple[str, ...] = ()
     """Files in the folder that are not records."""
+    not_compared: tuple[str, ...] = ()
+    """Nodes with whose GPU model there are fewer than three records, too few to compare."""
     not_asked: Mapping[str, str] = {}
     """Maps each node that `fleet run` skipped to the reason."""
 
@@ -86,8 +88,10 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     rows.sort(key=lambda row: (statuses.index(row.status), natural(row.name)))
     # Names that are not safe in a command are left out.
     failed = [row.name for row in rows if row.status == "failed" and SAFE.fullmatch(row.name)]
+    few = [of_kind for of_kind in by_kind(records.nodes).values() if len(of_kind) < LEAST_NODES]
     return FleetAnswer(
         nodes=tuple(rows),
+        not_compared=tuple(node.name for of_kind in few for node in of_kind),
         exclude=f"--exclude={slurm_list(failed)}" if failed else "",
         left_out=records.left_out,
     )

@@ -100,7 +100,9 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "uncounted": uncounted,
         "env": variables,
         "better": better_with_fewer(decision, question.solve, confidence),
-        "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
+        "trainer_settings": trainer_settings(
+            trainer_of_settings(request), decision, question.model
+        ),
         "assumed": tuple(assumed(question, decision.job)),
         "helps": changes_that_save(decision, confidence),
         "ways": tuple(usual_ways(request)),
@@ -398,6 +400,8 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     # With one token per sample the kept activations are too small to mention.
     if "checkpointing" not in named_fields and job.context > 1:
         yield f"{'' if job.checkpointing else 'no '}checkpointing (`--checkpointing`)"
+    if shape.vocabulary and "loss" not in named_fields:
+        yield f"a loss that keeps as much as `--loss {job.loss}`"
 
 
 def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:

@@ -27,7 +27,7 @@ from gpusetup.plan.job import (
     tokens_per_gpu,
     yarn_settings,
 )
-from gpusetup.plan.models import hub_id
+from gpusetup.plan.models import HUB_ID, hub_id
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "trainers.json"
 
@@ -168,14 +168,20 @@ HF_OPTIMIZERS = {
 """Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
 
 
-def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings | None:
+def trainer_settings(
+    trainer: str | None, decision: Decision, model: str | None
+) -> TrainerSettings | None:
     """The plan as settings for a trainer's config, as far as it has keys for them; None if the job
-    does not fit or plan does not know the trainer's keys."""
+    does not fit or plan does not know the trainer's keys. `model` is the name that the user gave.
+    """
     row = trainer_table().writes.get(trainer or "")
     if row is None or trainer is None or not decision.fits:
         return None
     job, recipe = decision.job, decision.recipe
     values, with_key = facts(job, recipe), set(row.keys.values())
+    # plan knows variants, such as instruct models, by the name of their base.
+    if model and HUB_ID.fullmatch(model):
+        values["model"] = model
     without_key = {
         "CPU offload of the parameters": recipe.offload and "offload" not in with_key,
         f"sequence parallelism over {recipe.sp} GPUs": recipe.sp > 1 and "sp" not in with_key,
@@ -217,6 +223,8 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "compiled": job.compile,
         "fused kernels": job.fused_kernels,
         "fused loss": job.loss == "fused",
+        # Liger's kernels include a fused loss.
+        "fused kernels or loss": job.fused_kernels or job.loss == "fused",
         "has adapters": has_adapters,
         "four bits": four_bits,
         "double quantized": quantizes_scales,

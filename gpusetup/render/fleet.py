@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, OLD
+from gpusetup.fleet.differences import COPIED, KIND, LEAST_NODES, OLD
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import COST_SPEED, FleetAnswer, NodeAnswer, Status
@@ -79,7 +79,11 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
         # Do not say that all nodes are equal: a node may be the only one with its GPUs.
-        return marked(OK, "ok", f": {nodes}, all healthy, and none differs from others of its kind")
+        compared = "none differs from others of its kind"
+        if answer.not_compared:
+            few = slurm_list(answer.not_compared)
+            compared = f"not compared: {few}, with fewer than {LEAST_NODES} records of a GPU model"
+        return marked(OK, "ok", f": {nodes}, all healthy; {compared}")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
         f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status]

@@ -176,7 +176,10 @@ def _solution(plan: PlanCell) -> str:
         return f"GPUs needed: {plan.gpus}"
     # These strategies do not split the model among the GPUs.
     if plan.strategy in ("single", "dp", "ddp"):
-        return "GPUs needed: more do not help, because each holds the whole model"
+        return (
+            "GPUs needed: more do not help, because each holds the whole model; `--strategy fsdp` "
+            "divides it among them"
+        )
     return f"GPUs needed: more than {plan.gpus}"
 
 
@@ -221,7 +224,7 @@ def _helps(plan: PlanCell) -> Iterator[str]:
             yield ScreenLine((f"  ({last}: {_meaning(last)})", DIM), hang=4)
         if any("Env" in help.step for help in recipes):
             export = "`export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`"
-            yield ScreenLine(f"  Env is {export}, before Python starts", hang=4)
+            yield ScreenLine(f"  For Env, run {export} before you start Python", hang=4)
         title = "Or change a setting" if recipes else "If it still runs out of memory"
         yield from _steps(title, others)
         return

@@ -153,7 +153,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     half = "bf16" if capability >= FIRST_WITH_BFLOAT16 else "fp16"
-    reason = "uses tensor cores, may save up to 49 % of the memory; the loss may differ slightly"
+    reason = "uses tensor cores and may save up to 49 % of the memory; the loss may differ slightly"
     source = "acceleration guide"
     if is_faster:
         reason, source = "it trains faster; the loss may differ slightly", MEASURED

@@ -76,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="seed for the random numbers used in the checks",
     )
     many = {"action": "extend", "nargs": "+", "default": []}
-    only = "run only these checks, at any level, and the checks that they need"
+    only = "run only these checks, whatever their level, and those that they depend on"
     add("--only", **many, metavar="CHECK", help=only)
     add("--skip", **many, metavar="CHECK", help="skip these checks")
     add(
