@@ -227,7 +227,8 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
         return "wrong-index"
     # The releases of torchvision and torchaudio have other numbers than the builds of torch.
     builds = _builds(context, version if name == "torch" else None, backend)
-    if builds and not _builds_here(context, builds):
+    builds_here = _builds_here(context, builds)
+    if builds and not builds_here:
         return "no-wheel-for-platform"
     # The versions in the message ("from versions: 2.4.0+cpu, 2.5.1"), without their labels.
     words = re.split(r"[,\s]+", event.values.get("versions", ""))
@@ -235,7 +236,10 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     # Inside the range of the offered releases, one with this number or label was never made. If
     # only older or newer ones are offered, the Python has wheels of those releases alone.
     is_inside = bool(offered) and offered[0] <= parsed(version or "0") <= offered[-1]
-    return "wrong-index" if is_inside else "python-no-wheel"
+    # The index that was asked lacks what PyTorch's index has for this Python.
+    python = python_tag(context.snapshot)
+    is_made = not offered and any(python in build.pythons for build in builds_here)
+    return "wrong-index" if is_inside or is_made else "python-no-wheel"
 
 
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
