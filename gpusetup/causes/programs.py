@@ -108,8 +108,8 @@ CAUSES = (
         "a CPU build, and installing another package can replace a CUDA build with one. In other "
         "cases, torch finds no driver.",
         text="Run the command with the Python that runs the program (a portable bundle has its own, for "
-        "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with CUDA for NVIDIA, ROCm for AMD or XPU for Intel. Keep "
+        "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` means a CPU build, and "
+        "so does `None` without `+rocm` or `+xpu`: replace it with CUDA for NVIDIA, ROCm for AMD or XPU for Intel. Keep "
         "the driver and the CUDA toolkit",
         cases=(
             Message(
@@ -164,6 +164,7 @@ CAUSES = (
             says(r"'CUDAExecutionProvider' is not in available provider names|cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
             says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime", example=">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']"),
+            says(r"CUDA-enabled jaxlib is not installed", program="JAX", example="An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed."),
             says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow", example="tf.test.is_built_with_cuda() is False"),
         ),
     ),
@@ -221,7 +222,6 @@ CAUSES = (
         "an alternative, use CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
         explains=("cuda-init-failed", "torch-sees-no-gpu"),
-        commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
         says=(
             r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
             r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",

@@ -147,6 +147,7 @@ CAUSES = (
         fix_for=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+            says(r"(?:site|dist)-packages/torch/lib/[\w.+-]+: (?:invalid ELF header|file too short)", example="ImportError: /x/site-packages/torch/lib/libtorch_cpu.so: invalid ELF header"),
             says(r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b", example="File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'"),
         ),
     ),
