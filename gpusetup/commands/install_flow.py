@@ -493,12 +493,8 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     steps = edit.steps
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
-    notes = [
-        *edit.notes,
-        *python_notes,
-        *decision.notes,
-        *notes_on_direct(decision.direct, host.machine),
-    ]
+    notes = [*edit.notes, *python_notes, *decision.notes]
+    notes += notes_on_direct(decision.direct, host.machine)
     if not named_file.is_there(Path(PROJECT_FILE)):
         notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
     return _edit_reply(ask.path, after, replace(edit, steps=steps, notes=tuple(notes)))
