@@ -39,7 +39,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         lines += ["", marked(NO, answer.cannot_fit)]
     if config is not None:
         lines += _changes(answer, config)
-    lines += section("Not written", _advice(answer))
+    advice = [ScreenLine("  ", ("·", DIM), f" {text}", hang=4) for text in answer.recommendations]
+    lines += section("Not written", advice)
     if answer.written is not None:
         text = f"Written to {answer.written}"
         if answer.previous:
@@ -67,15 +68,6 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
         before = "(new)" if change.added else yaml_value(change.before)
         after, reason = (yaml_value(change.after), GOOD), (f"  {change.reason}", DIM)
         yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
-
-
-def _advice(answer: TuneAnswer) -> Iterator[str]:
-    """The first sentence of each piece of advice, and how to read the rest of it."""
-    for text in answer.recommendations:
-        first_sentence, _, _ = text.partition(". ")
-        yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
-    if any(". " in text for text in answer.recommendations):
-        yield ScreenLine("  `--json` gives each in full", hang=4)
 
 
 # --- measurements -------------------------------------------------------------------------------
