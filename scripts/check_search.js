@@ -91,6 +91,15 @@ const TOPICS = [
   ["out of memory after steps", "how-to/out-of-memory-late"],
   ["ci image", "how-to/check-a-ci-image-without-gpu"],
   ["github actions", "how-to/github-actions"],
+  ["alpine", "how-to/docker"],
+  ["empty_cache", "how-to/notebooks"],
+  ["training gets slower", "how-to/monitor"],
+  ["gpu temperature", "how-to/monitor"],
+  ["cuda toolkit", "explanation/four-cuda-versions"],
+  ["cuda device order", "guides/several-gpus"],
+  ["wrong gpu used", "guides/several-gpus"],
+  ["several gpus", "guides/several-gpus"],
+  ["shared gpu memory", "how-to/windows-and-wsl"],
 ];
 
 async function main() {

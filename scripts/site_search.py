@@ -38,7 +38,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown,
     )
     source = page.file.src_uri
-    if source.startswith("how-to/"):
+    if source.startswith(("how-to/", "guides/")):
         # Two or three words are a topic. A message has more words, which no how-to contains.
         page.meta["search"] = {"boost": 2}
     if source == "changelog.md":
