@@ -29,7 +29,7 @@ CAUSES = (
         means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
-        "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
+        "seating and riser, and add `pcie_aspm.policy=performance` to the kernel's command line",
         explains=("driver-not-loaded",),
         commands=("sudo reboot",),
         asks=(checks.KERNEL_LOG,),
