@@ -140,7 +140,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
     return f"{named} is installed" if listings else ""
 
 
-def toolkit_is_installed_but_pods_fail(context: RuleContext) -> str:
+def toolkit_is_installed_on_kubernetes(context: RuleContext) -> str:
     """nvidia-container-toolkit is installed, but Kubernetes, and not docker, starts the
     containers."""
     installed = toolkit_is_installed(context)
