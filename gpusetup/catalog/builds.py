@@ -51,9 +51,7 @@ class Floor(Frozen):
 
     def on(self, family: str) -> str | None:
         """The driver version for an operating system; WSL uses the Windows driver."""
-        if family == "windows":
-            return self.windows
-        return self.linux
+        return self.windows if family == "windows" else self.linux
 
 
 class Branch(Frozen):

@@ -304,10 +304,7 @@ CAUSES = (
         "container-toolkit-missing",
         check=CheckCommand("docker run --rm --gpus all ubuntu nvidia-smi", "docker: Error response from daemon: could not select device driver" ' "" with capabilities: [[gpu]].'),
         refuted_by=(
-            Refutation(
-                facts.all_of(facts.toolkit_is_installed, facts.kubernetes_starts_containers),
-                "container-runtime-not-default",
-            ),
+            Refutation(facts.toolkit_is_installed_on_kubernetes, "container-runtime-not-default"),
             Refutation(facts.toolkit_is_installed, "docker-other-daemon", "docker context ls"),
             Refutation(facts.has_no_nvidia_gpu),
         ),

@@ -14,7 +14,7 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
-from gpusetup.evidence.facts import failing_package, listed_files
+from gpusetup.evidence.facts import listed_files
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import (
@@ -75,9 +75,12 @@ def _another_package_needs_it(context: RuleContext) -> bool:
     torch = context.torch
     if torch.cuda_available or (context.snapshot.failing.program or "torch") != "torch":
         return True
-    if failing_package(context) not in ("", "torch", "nvidia"):
+    # The package that the failing file belongs to is the one that needs the library.
+    failing_files = events(context, "failing-file")
+    owner = failing_files[0].values.get("package", "") if failing_files else ""
+    if owner not in ("", "torch", "nvidia"):
         return True
-    needed, cuda = _cuda_of_missing_library(context), cuda_needed(context.torch)
+    needed, cuda = _cuda_of_missing_library(context), cuda_needed(torch)
     return bool(needed and cuda) and needed != (cuda or "").partition(".")[0]
 
 

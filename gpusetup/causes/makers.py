@@ -95,10 +95,7 @@ CAUSES = (
         text="If ROCm supports the GPU, install torch's ROCm build",
         # Source: torch's index, labels rocm*.
         refuted_by=(
-            Refutation(
-                facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
-                "rocm-override-wrong",
-            ),
+            Refutation(facts.overridden_target_has_kernels, "rocm-override-wrong"),
             Refutation(facts.only_the_maker_is_named, "", checks.WHICH_ROCM),
         ),
         cases=(

@@ -55,11 +55,7 @@ LINUX_DRIVER_IN_WSL = Message(
 CAUSES = (
     Cause(
         "windows-dll-missing",
-        refuted_by=(
-            Refutation(
-                facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
-            ),
-        ),
+        refuted_by=(Refutation(facts.torchs_dll_fails_only_in_the_program, "dll-load-order"),),
         title="Windows cannot load {dll}: a DLL that it needs is missing or has the wrong version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old.",

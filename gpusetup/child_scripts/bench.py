@@ -93,7 +93,10 @@ class SettingTrial:
         self.job.batch = self.moved(self.job.batch)
         device_type, amp = self.device.partition(":")[0], request.get("amp")
         self.cast = steps.autocast(device_type, amp)
-        self.scaler = loss_scaler() if amp == "fp16" and device_type == "cuda" else None
+        # In fp16, small gradients would become 0, so scale the loss. The initial scale is small,
+        # because a step that is skipped for an overflow leaves the optimizer without states.
+        is_scaled = amp == "fp16" and device_type == "cuda"
+        self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if is_scaled else None
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
         """The batches that the steps train on, one after the other; if None, all steps train on the
@@ -165,15 +168,6 @@ class SettingTrial:
                 break
         self.memory.finish()
         return {"workers": workers, "dataset_length": steps.length_of(dataset)}
-
-
-def loss_scaler() -> Any:
-    """Scales the loss, because in fp16 small gradients would become 0.
-
-    The initial scale is small, because a step that is skipped for an overflow leaves the optimizer
-    without states.
-    """
-    return torch.amp.GradScaler("cuda", init_scale=256.0)
 
 
 def run_steps(request: Answer) -> Answer:

@@ -51,7 +51,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 
 OK, UNKNOWN = "ok", "unknown"
-Sureness = Literal["certain", "likely"]
 SEVERITIES = list(Severity)
 
 
@@ -86,7 +85,7 @@ def diagnose(
     is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
     certain = main is not None and is_certain(context, main, remaining, others)
-    sure: Sureness = "certain" if certain else "likely"
+    sure: Literal["certain", "likely"] = "certain" if certain else "likely"
     first = command_asked_first(context, remaining, root, cause)
     reading = None
     if is_text and cause != OK and (first or not (is_caused and certain)):

@@ -12,7 +12,7 @@ from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.windows import driver_of_windows
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report, on, package
-from gpusetup.evidence.places import in_kubernetes, program_of
+from gpusetup.evidence.places import program_of
 from gpusetup.fixes import needs, owners, paste
 from gpusetup.fixes.owners import LENDERS, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
@@ -166,8 +166,9 @@ def _for_rented_machine(context: RuleContext, finding: Finding, fix: Fix) -> Fix
     requests = [event.values.get("gpus") for event in events(context, "slurm-job")]
     if RECORDS[finding.id].lacks == "gpu" and scheduled and "asked for" not in requests:
         return ON_A_CLUSTER
-    shared = scheduled or events(context, "shared-node") or in_kubernetes(context)
-    if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
+    is_pod = context.snapshot.container.kind == "kubernetes"
+    is_shared = scheduled or events(context, "shared-node") or is_pod
+    if not (fix.needs_root and is_shared) or fix.text.startswith(BY_OTHERS):
         return fix
     of_others = replace(fix, text=f"{BY_OTHERS}{fix.text}")
     # These commands would stop the work of the other users.

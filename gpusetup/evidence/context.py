@@ -76,11 +76,6 @@ Rule = Callable[[RuleContext], Findings]
 # --- evidence ---------------------------------------------------------------------------------
 
 
-def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
-    """Evidence for a value of the snapshot, with the source from its reading."""
-    return Evidence(source=source_of(context, subject), text=text)
-
-
 def source_of(context: RuleContext, subject: str) -> str:
     """The sources of a value, from its readings or those of its part of the snapshot (`driver` for
     `driver.version`); without any, the value's name."""

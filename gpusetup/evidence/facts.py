@@ -27,10 +27,9 @@ from gpusetup.evidence.context import (
     package,
     readings,
     serving,
-    shows_no_other_failure,
 )
 from gpusetup.model.machine import Event, Events
-from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.model.versions import parsed
 
 Fact = Callable[[RuleContext], str]
 """Returns a sentence about what was read, or "" if the fact does not hold or is unknown."""
@@ -90,14 +89,6 @@ def driver_is_new_enough(context: RuleContext) -> str:
     return f"{driver} is new enough" if messages else ""
 
 
-def wanted_cuda(context: RuleContext) -> str | None:
-    """The CUDA version of the torch that is to be installed, if the text shows no installed one."""
-    if context.torch.version or not shows_no_other_failure(context):
-        return None
-    wanted = context.snapshot.wanted
-    return wanted.cuda or cuda_of(wanted.backend or "")
-
-
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
     """Whether the driver is new enough for a CUDA version; None if the driver or the requirement is
     unknown."""
@@ -149,24 +140,22 @@ def toolkit_is_installed(context: RuleContext) -> str:
     return f"{named} is installed" if listings else ""
 
 
-def kubernetes_starts_containers(context: RuleContext) -> str:
-    """Kubernetes, and not docker, starts the containers."""
+def toolkit_is_installed_on_kubernetes(context: RuleContext) -> str:
+    """nvidia-container-toolkit is installed, but Kubernetes, and not docker, starts the
+    containers."""
+    installed = toolkit_is_installed(context)
     is_pod = context.snapshot.container.kind == "kubernetes"
-    if is_pod or events(context, "k8s-gpu-not-allocatable", "container-engine"):
-        return "pods are started by the node's own engine"
+    if installed and (is_pod or events(context, "k8s-gpu-not-allocatable", "container-engine")):
+        return f"{installed}; pods are started by the node's own engine"
     return ""
 
 
-def torch_fails_at_its_dll(context: RuleContext) -> str:
-    """The DLL that cannot be loaded belongs to torch itself."""
+def torchs_dll_fails_only_in_the_program(context: RuleContext) -> str:
+    """A DLL of torch itself cannot be loaded, but the same import works in a new process."""
     packages = [event.values.get("package") for event in events(context, "failing-file")]
-    return "torch's own DLL does not start in the program" if "torch" in packages else ""
-
-
-def failing_package(context: RuleContext) -> str:
-    """The package that the failing file belongs to; "" if the text shows no such file."""
-    packages = (event.values.get("package", "") for event in events(context, "failing-file"))
-    return next(packages, "")
+    if "torch" not in packages or not events(context, "ran-alone"):
+        return ""
+    return "the same import works on its own; torch's own DLL does not start in the program"
 
 
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
@@ -218,11 +207,6 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 # --- remedies and other runs ----------------------------------------------------------------------
 
 
-def imports_alone(context: RuleContext) -> str:
-    """The same import works in a new process."""
-    return "the same import works on its own" if events(context, "ran-alone") else ""
-
-
 def a_run_ended_well(context: RuleContext) -> str:
     """The last run in the text ended without an error."""
     endings = events(context, "run-finished")
@@ -231,16 +215,6 @@ def a_run_ended_well(context: RuleContext) -> str:
     # The beginning of a line is enough to find it.
     quote = (endings[0].text or "")[:40].strip()
     return f"the run came to its end after this message ({quote}…)"
-
-
-def all_of(*facts: Fact) -> Fact:
-    """A fact that holds if all of these facts hold."""
-
-    def joined_facts(context: RuleContext) -> str:
-        sentences = [fact(context) for fact in facts]
-        return "; ".join(sentences) if all(sentences) else ""
-
-    return joined_facts
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -268,14 +242,18 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
     return any(one.value and one.source != "catalog" for one in lists)
 
 
-def torch_lists_the_target(context: RuleContext) -> str:
-    """torch's own list of kernels contains the AMD target that the text names."""
+def overridden_target_has_kernels(context: RuleContext) -> str:
+    """torch's own list of kernels contains the AMD target that the text names, but
+    HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's kernels."""
+    override = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION")
     named = [
         event.values.get("gfx") or gfx_of(event.values.get("name", ""))
         for event in events(context, "hip-kernel-missing", "foreign-gpu")
     ]
     listed = [target for target in named if target and target in (context.torch.kernels or ())]
-    return f"torch has kernels for {min(listed)}" if listed else ""
+    if not override or not listed:
+        return ""
+    return f"torch has kernels for {min(listed)}; HSA_OVERRIDE_GFX_VERSION={override} is set"
 
 
 LOOKED_FOR_A_GPU = (
@@ -313,12 +291,6 @@ def rocm_of_wheel(context: RuleContext) -> str:
     """The ROCm release that the installed wheel of torch is for (`6.2`); "" if it is not known."""
     label = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
     return label[1] if label else ""
-
-
-def target_is_overridden(context: RuleContext) -> str:
-    """HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's kernels."""
-    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
 
 
 # --- memory ---------------------------------------------------------------------------------------

@@ -25,11 +25,6 @@ def of_system(family: str) -> Question:
     return lambda context: on(context, family)
 
 
-def in_kubernetes(context: RuleContext) -> bool:
-    """Whether the program runs in a pod of Kubernetes."""
-    return context.snapshot.container.kind == "kubernetes"
-
-
 def in_an_image_build(context: RuleContext) -> bool:
     """Whether the failure happened in a step of an image build, which never has a GPU."""
     return bool(events(context, "image-build"))

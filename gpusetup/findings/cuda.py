@@ -4,7 +4,6 @@ driver or CUDA that does not respond, responds late, or returns an error."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
@@ -88,7 +87,9 @@ def mig_without_instances(context: RuleContext) -> Findings:
     # A message of a program shows the other fault: `mig_instance_not_chosen`.
     if not empty or _messages_about_mig(context):
         return
-    create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_smi_argument(empty))
+    # The first GPU if none of them can be identified.
+    indices = gpu_naming.smi_list(empty) or "0"
+    create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=indices)
     text = "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
     fix = Fix(text=text, commands=(create,), needs_root=True)
     what = "MIG is on, and there is no MIG instance that can compute"
@@ -136,11 +137,6 @@ def _messages_about_mig(context: RuleContext) -> Events:
     return messages
 
 
-def _smi_argument(concerned: Sequence[Gpu]) -> str:
-    """These GPUs for `nvidia-smi -i`, or the first GPU if they cannot be identified."""
-    return gpu_naming.smi_list(concerned) or "0"
-
-
 def unhidden(context: RuleContext) -> list[Gpu]:
     """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
     because it is faulty."""
@@ -167,7 +163,8 @@ def compute_mode(context: RuleContext) -> Findings:
         if closed:
             # The command names these GPUs, because the others of a shared node belong to other
             # people. (The record's own command, without `-i`, is for a text without a list.)
-            command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_smi_argument(closed))
+            indices = gpu_naming.smi_list(closed) or "0"
+            command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=indices)
             text = RECORDS["compute-mode-exclusive"].text
             fix = Fix(text=text, commands=(command,), needs_root=True)
             # One process may compute in the exclusive mode.

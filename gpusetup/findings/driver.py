@@ -22,13 +22,13 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
     serving,
+    shows_no_other_failure,
     whole_number,
 )
 from gpusetup.evidence.facts import (
     driver_required_by,
     driver_serves,
     old_driver_messages,
-    wanted_cuda,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.cuda import NVML_LIBRARY_MISMATCH, named_gpu
@@ -37,7 +37,7 @@ from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.fixes.owners import has_a_scheduler
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import cuda_of, parsed
 
 NVML_DRIVER_NOT_LOADED = 9
 """NVML_ERROR_DRIVER_NOT_LOADED."""
@@ -202,7 +202,11 @@ TORCH_OR_PROGRAM = "torch or the program"
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
     """The driver is too old for the build that is to be installed."""
-    cuda = wanted_cuda(context)
+    # A text with an installed torch, or about a failure, does not ask what to install.
+    if context.torch.version or not shows_no_other_failure(context):
+        return
+    wanted = context.snapshot.wanted
+    cuda = wanted.cuda or cuda_of(wanted.backend or "")
     if cuda and driver_serves(context, cuda) is False:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
         yield _too_old(context, f"A build for CUDA {cuda}", floor, ())

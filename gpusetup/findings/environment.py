@@ -23,14 +23,14 @@ from gpusetup.evidence.context import (
     package,
     packages,
     shows_no_other_failure,
-    value_evidence,
+    source_of,
 )
 from gpusetup.evidence.facts import companion_fits
 from gpusetup.evidence.places import uses_no_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, needs, paste
 from gpusetup.fixes.owners import lender_of
-from gpusetup.model.finding import Findings, Fix, Severity
+from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -338,7 +338,7 @@ def pairs(context: RuleContext) -> Findings:
         fix = Fix(text="Install the release that works with this torch", commands=(install,))
         # Without the table's source, which stands in brackets at the end.
         pair = reason.partition(" (")[0]
-        evidence = (value_evidence(context, "packages", pair),)
+        evidence = (Evidence(source=source_of(context, "packages"), text=pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
 
 

@@ -18,13 +18,13 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     serving,
-    value_evidence,
+    source_of,
 )
 from gpusetup.evidence.places import uses_no_torch
 from gpusetup.findings.environment import torch_in_words
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
-from gpusetup.model.finding import Finding, Findings
+from gpusetup.model.finding import Evidence, Finding, Findings
 from gpusetup.model.machine import Event, Events, visible_gpus
 from gpusetup.model.versions import Capability, parsed
 
@@ -57,7 +57,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         "wheels for its JetPack.",
         evidence=(
             *event_evidence(proof),
-            value_evidence(context, "torch.version", torch_in_words(context)),
+            Evidence(source=source_of(context, "torch.version"), text=torch_in_words(context)),
         ),
         fix=paste.jetson_fix(context),
     )

@@ -202,7 +202,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
     no program needed CUDA."""
     # Other rules report problems with another maker's drivers and builds.
-    if stack_of(context) is not None or not (_is_apple(context) or _is_absent(context)):
+    if stack_of(context) is not None or not (_is_apple(context) or _lacks_nvidia(context)):
         return
     cause, fix = _cause_and_fix(context)
     # A missing kernel made the program fail, so then it is never only a note.
@@ -220,7 +220,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     yield finding(context, cause, evidence, fix=fix, severity=severity)
 
 
-def _is_absent(context: RuleContext) -> bool:
+def _lacks_nvidia(context: RuleContext) -> bool:
     """Whether there is no NVIDIA GPU: a source says so, or everything points to another maker."""
     machine, has_gpu = context.snapshot, has_nvidia(context)
     if has_gpu is not None or machine.driver.version:

@@ -141,7 +141,6 @@ def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
 
 MOST_BYTES = 1 << 20
 """The largest profile that is read, in bytes."""
-UNLIKE_PROFILE = "unlike-profile"
 MAY_DIFFER = {"gpus.pcie_width", "os.kernel"}
 """Facts that may change while a card is idle, or after a harmless update."""
 
@@ -172,7 +171,7 @@ def unlike_profile(
     """
     return tuple(
         NodeFinding(
-            id=UNLIKE_PROFILE,
+            id="unlike-profile",
             severity=Severity.ERROR,
             title=f"{words_of(name)} {facts[name]}, expected {value}",
             field=name,

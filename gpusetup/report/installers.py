@@ -118,7 +118,7 @@ def refusals(text: Text) -> Facts:
                 if requirement in already_read:
                     continue
                 already_read.add(requirement)
-                values = {"requirement": requirement, **_choice(match["versions"] or "")}
+                values = {"requirement": requirement, **_offered_versions(match["versions"] or "")}
                 if index:
                     values["index"] = index[1]
                 start = offset + match.start()
@@ -127,8 +127,8 @@ def refusals(text: Text) -> Facts:
                 yield from pin_claims(requirement, text.source(start), SURE)
 
 
-def _choice(versions: str) -> dict[str, str]:
-    """pip's list of versions as values of an event; none if the text does not quote it."""
+def _offered_versions(versions: str) -> dict[str, str]:
+    """The values of an event for pip's list of versions; {} if the text does not quote the list."""
     if not versions.strip():
         return {}
     # pip writes `none` if it saw no version at all.

@@ -41,7 +41,6 @@ RUNS = 3
 first are faster than all three of the second in one of twenty cases."""
 
 ALREADY_ON = "it is on already"
-WITHIN_NOISE = "within the noise"
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 
 
@@ -165,7 +164,7 @@ class TrialTable:
                 one.runs.append(trial)
         step.kept = is_faster(step.runs, before.runs)
         if not step.kept and median(speeds(step.runs)) >= LEAST_GAIN * median(speeds(before.runs)):
-            step.detail = WITHIN_NOISE
+            step.detail = "within the noise"
 
     def row(self, step: Step) -> Row:
         """A step as a row of the table: its first run, the speed of all its runs, and how much

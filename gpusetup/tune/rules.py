@@ -171,7 +171,7 @@ def _half_switches(case: ConfigCase, half: str, reason: str, source: str) -> Ite
             value = f"{half.removeprefix('fp')}-mixed"
             yield from change_value(case, setting, value, reason, source)
     if half == "fp16":
-        yield from _asks_for_bf16(case)
+        yield from _advice_against_bf16(case)
     # Only one switch is set, because two would conflict. With `auto`, the trainer chooses the type.
     switches = case.with_role("amp", "bf16", "fp16")
     if any(switch_value(one) or unquoted(one.text) == "auto" for one in switches):
@@ -186,7 +186,7 @@ def _half_switches(case: ConfigCase, half: str, reason: str, source: str) -> Ite
         yield from _without_switch(case, half, reason)
 
 
-def _asks_for_bf16(case: ConfigCase) -> Iterator[str]:
+def _advice_against_bf16(case: ConfigCase) -> Iterator[str]:
     """Advise against bf16 on a GPU without it, for each setting that asks for it."""
     for setting in case.with_role(*AMP_ROLES):
         is_bf16_switch = setting in case.with_role("bf16") and switch_value(setting)

@@ -38,17 +38,13 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]
     for row in rows:
         if not row.get("Alive"):
             continue
-        name = name_of(row)
+        # A node without a name has its address there.
+        is_named = row["NodeName"] != row["NodeManagerAddress"]
+        name = str(row["NodeName" if is_named else "NodeManagerHostname"])
         # The name becomes part of a file name, so it must be safe.
         is_usable = name not in nodes and SAFE.fullmatch(name)
         nodes[name if is_usable else row["NodeID"][:SHORT_ID]] = row
     return nodes
-
-
-def name_of(row: Mapping[str, Any]) -> str:
-    # A node without a name of its own has its address there.
-    is_named = row["NodeName"] != row["NodeManagerAddress"]
-    return str(row["NodeName" if is_named else "NodeManagerHostname"])
 
 
 def gpus_of(row: Mapping[str, Any]) -> float:

@@ -101,7 +101,13 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     """
     resources: dict[str, list[str]] = {}
     states: dict[str, str] = {}
-    for node, state, starred_partition, cpus, gres, reason in _sinfo_rows(text):
+    # The reason is the last column, because it may contain vertical bars itself.
+    rows = [line.strip().split("|", COLUMNS - 1) for line in text.splitlines()]
+    # The node's name becomes part of a command, so unsafe names are skipped.
+    rows = [row for row in rows if len(row) == COLUMNS and SAFE.fullmatch(row[0])]
+    # The rows of the default partition, whose name ends with a star, come first.
+    rows.sort(key=lambda row: not row[2].endswith("*"))
+    for node, state, starred_partition, cpus, gres, reason in rows:
         its_partition = starred_partition.rstrip("*")
         # A node in several partitions has several rows, of which the first counts.
         if node in resources or partition not in (None, its_partition):
@@ -118,13 +124,3 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
         why = state if reason == "none" else f"{state} ({reason})"
         states[node] = "" if state == "idle" else why
     return resources, states
-
-
-def _sinfo_rows(text: str) -> list[list[str]]:
-    """The columns of sinfo's lines, with the lines about the default partition first."""
-    # The reason is the last column, because it may contain vertical bars itself.
-    rows = [line.strip().split("|", COLUMNS - 1) for line in text.splitlines()]
-    # The node's name becomes part of a command, so unsafe names are skipped.
-    rows = [row for row in rows if len(row) == COLUMNS and SAFE.fullmatch(row[0])]
-    # The name of the default partition ends with a star.
-    return sorted(rows, key=lambda row: not row[2].endswith("*"))
