@@ -231,7 +231,8 @@ def direct_reference(
 
     Projects write the torch and the CUDA of an extension into the name of its wheel:
 
-    >>> later_of("https://x/flash_attn-2.8.3%2Bcu12torch2.9-cp311-cp311-linux_x86_64.whl", "").torch
+    >>> wheel = "https://x/flash_attn-2.8.3%2Bcu12torch2.9-cp311-cp311-linux_x86_64.whl"
+    >>> direct_reference(wheel, "").torch
     '==2.9.*'
     """
     text, _, own_marker = word.partition(" ;")
