@@ -252,8 +252,12 @@ def _make_prefix(there: Windows) -> None:
     there.prefix.mkdir(parents=True)
     version = ("reg", "add", "HKCU\\Software\\Wine", "/v", "Version", "/d", BEHAVES_LIKE, "/f")
     for words in (("wineboot", "-i"), version):
-        ended = there.run(*words, gpu="none", cwd=there.prefix, seconds=300)
-        if ended.exit:
+        # On a busy machine, Wine's server may still be ending after the command before.
+        for _ in range(3):
+            ended = there.run(*words, gpu="none", cwd=there.prefix, seconds=300)
+            if not ended.exit:
+                break
+        else:
             raise OSError(f"wine {words[0]} ended with {ended.exit}: {ended.out[-400:]}")
 
 
