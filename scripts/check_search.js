@@ -56,7 +56,6 @@ function rightPages() {
 const TOPICS = [
   ["no network", "how-to/install-without-a-network"],
   ["no internet", "how-to/install-without-a-network"],
-  ["air gapped", "how-to/install-without-a-network"],
   ["offline install", "how-to/install-without-a-network"],
   ["mac", "how-to/amd-intel-mac"],
   ["macbook", "how-to/amd-intel-mac"],
@@ -94,11 +93,8 @@ const TOPICS = [
   ["alpine", "how-to/docker"],
   ["empty_cache", "how-to/notebooks"],
   ["training gets slower", "how-to/monitor"],
-  ["gpu temperature", "how-to/monitor"],
   ["cuda toolkit", "explanation/four-cuda-versions"],
   ["cuda device order", "guides/several-gpus"],
-  ["wrong gpu used", "guides/several-gpus"],
-  ["several gpus", "guides/several-gpus"],
   ["shared gpu memory", "how-to/windows-and-wsl"],
 ];
 
