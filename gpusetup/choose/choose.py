@@ -298,10 +298,11 @@ def unrequested_loss(
 def may_stay(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
     """Whether the installed torch may stay: it works here, or the user names its backend, and
     nothing here speaks against it."""
-    # A user who requests the CPU build accepts that the GPUs are not used.
+    # A user who requests the CPU build accepts that the GPUs are not used, by a CUDA build too.
     if question.backend == "cpu":
         return True
-    # If the GPUs for this backend are absent or cannot be judged, trust a user who names it.
+    # If the GPUs for this backend are absent or cannot be judged, trust a user who names it. For an
+    # AMD or Intel GPU in question (`maker`), its own kernel list decides.
     can_judge = question.host.presence == "some" and not is_seen_only(maker_of(installed.backend))
     if question.backend == installed.backend and not (can_judge or question.maker):
         return True
@@ -358,8 +359,8 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
             f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
             "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
         )
-    # For AMD's and Intel's GPUs, no other index is searched for the installed version, so nothing
-    # is said about it.
+    # For AMD's and Intel's GPUs, no other index is searched for the installed version, so the
+    # sentence "no build of {torch} fits" might be false.
     if installed is None or (question.maker and choice.action == "newest"):
         return "the newest that fits"
     if choice.action == "kept" and installed.backend == UNREAD:

@@ -112,7 +112,8 @@ def _with_same_torch(requested: Changes, choice: Choice, host: Host, catalog: Ca
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch and its requested companions; the installed ones, if only torch was requested."""
+    """torch and its companions: those that the user or a package of the chosen set requests, or, if
+    only torch was requested, those that are installed."""
     wish = choice.wish
     members = {"torch", *wish.family, *(package.name for package in choice.packages)}
     if members == {"torch"} and not wish.packages:

@@ -87,7 +87,7 @@ def steps_of_wheels(
     for name, version in family.items():
         # On aarch64, older companions have no label and newer ones do. A requirement without a
         # label matches both. So such a package is reinstalled, because otherwise an installed CPU
-        # build would satisfy the requirement.
+        # build would satisfy the requirement. The same holds for an index without labels.
         is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")

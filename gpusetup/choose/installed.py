@@ -128,6 +128,7 @@ def works_here(build: TorchBuild, machine: Snapshot, question: BuildQuestion) ->
     # A CUDA build without a known kernel list cannot be compared with the GPUs.
     is_comparable = bool(build.kernels or build.ptx or question.maker)
     has_kernels = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
+    # The question is about an AMD or Intel GPU: NVIDIA's driver says nothing about it.
     if question.maker:
         return maker == question.maker.id and has_kernels
     # If torch printed that CUDA is available, the driver works, but the build may still lack
@@ -137,7 +138,8 @@ def works_here(build: TorchBuild, machine: Snapshot, question: BuildQuestion) ->
     # Nothing is known against a build whose backend is unknown.
     if build.backend == UNREAD:
         return True
-    # gpusetup does not judge whether a build runs on an AMD or Intel GPU.
+    # gpusetup does not judge whether a build runs on an AMD or Intel GPU. If there is an NVIDIA GPU
+    # too, such a build counts as the wrong one.
     if is_seen_only(maker):
         return host.presence != "some" and maker in vendors_of(machine)
     # A build without a maker is a CPU build, and on a Mac the only one, for Apple's GPU too.

@@ -203,8 +203,8 @@ def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
 
 
 def on_host(question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on GPUs that are newer than the catalog, on GPUs that the driver no longer
-    supports, and on a Jetson."""
+    """Yields notes on GPUs that are newer than the catalog, on drivers that are too new for an old
+    GPU, and on a Jetson (`host.board`)."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
     capabilities = [gpu.compute_capability for gpu in host.gpus if gpu.compute_capability]
     for gpu in host.gpus:

@@ -417,7 +417,8 @@ class Search:
         return True
 
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
-        """The set of an answer: torch's family, the requested packages, then the rest."""
+        """The set of an answer: torch's family, the requested packages, then the rest; with notes
+        on the packages that were left out of the question, and on why torch is not the newest."""
         torch_index = index_url(build.backend, self.index.torch_root)
         packages = []
         for name, version in answer.packages.items():
@@ -472,6 +473,8 @@ class Search:
         python = self.question.host.facts.python
         if exact_version(Requirement(word).specifier) is None or python is None:
             return
+        # `3.13t` is a free-threaded Python. Few packages have wheels for one, so an ordinary one is
+        # recommended.
         minor = parsed(python.rstrip("t")).minor
         # The nearest first, and few, because each is a question to the index. A package that is no
         # longer built has wheels for older Pythons, so one newer Python is enough.

@@ -150,6 +150,7 @@ def refuse_useless_install(
         # The problem does not matter if torch stays as it is, or if a build was requested. A file
         # in the working folder that hides one of torch's modules only affects programs that are
         # started there.
+        # Only other packages were requested, even if they bring another torch.
         keeps_torch = choice.installed is not None and not wish.is_about_torch
         is_requested = wish.names_build or wish.upgrade
         if not (is_requested or keeps_torch or finding.id == "module-shadowed"):

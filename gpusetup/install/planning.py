@@ -146,7 +146,8 @@ def _naming_the_index(
     """uv's problem, as an error that says which index lacks something; `source` names torch's."""
     requested = {*question.names, *map(name_of, question.others)}
     not_found = {*names_not_found(problem.message)}
-    # The user's own indexes lack something that torch requires.
+    # The user's own indexes lack something that torch requires and that nobody named. Often, only a
+    # part of the index was copied.
     if not_found - requested:
         return Unreached(problem.message, hint=problem.hint)
     lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
@@ -155,7 +156,8 @@ def _naming_the_index(
         return problem
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
-    # uv does not tell a missing page from one that the index refuses to show.
+    # uv does not tell a missing page from one that the index refuses to show. A folder of wheels
+    # (`source` is then no URL) refuses nothing.
     has_no_page = "://" in source and not_found & {*question.names}
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(

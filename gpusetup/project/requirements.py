@@ -18,7 +18,8 @@ from gpusetup.project.ask import MOST_BYTES, Ask, DirectReference
 MOST_FILES = 100
 """A limit on nested files, because a stranger's files may name each other without end."""
 OPTION = re.compile(
-    r"(?P<short>-[ricef])(?![a-z-])[ \t=]*(?P<value>.*)|(?P<long>--[a-z-]+)(?:[ \t=]+(?P<rest>.*))?"
+    r"(?P<short>-[ricef])(?![a-z-])[ \t=]*(?P<after_short>.*)"
+    r"|(?P<long>--[a-z-]+)(?:[ \t=]+(?P<after_long>.*))?"
 )
 SHORT_NAMES = {
     "--requirement": "-r",
@@ -85,11 +86,15 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def option_of(line: str) -> tuple[str, str]:
-    """pip's option in a line, by its short name, and its value; "" for a requirement."""
+    """pip's option in a line, by its short name, and its value; "" for a requirement.
+
+    >>> option_of("--requirement=dev.txt"), option_of("-r dev.txt"), option_of("torch>=2")
+    (('-r', 'dev.txt'), ('-r', 'dev.txt'), ('', 'torch>=2'))
+    """
     option = OPTION.fullmatch(line.strip())
     if not option:
         return "", line.strip()
-    value = (option["value"] or option["rest"] or "").strip().strip("\"'")
+    value = (option["after_short"] or option["after_long"] or "").strip().strip("\"'")
     return option["short"] or SHORT_NAMES.get(option["long"], option["long"]), value
 
 

@@ -228,8 +228,9 @@ Megatron."""
 def counts_updates(config: Config) -> bool:
     """Whether the trainer is known to count its steps in updates of the weights, and not in
     micro-batches; such a count keeps its meaning if the same effective batch is split otherwise."""
+    # The table has batch names only of trainers that count updates. A loop of one's own may have a
+    # key of such a trainer, but hardly the name of its batch too.
     batches = key_table().batches.get(trainer_of(config) or "", "")
-    # A loop of one's own may have a key of a known trainer, but hardly the name of its batch too.
     return not names_in(config.settings).isdisjoint(batches.split())
 
 

@@ -111,6 +111,7 @@ def names_without_wheel(message: str) -> tuple[str, ...]:
     text = " ".join(message.split())
     without_version = [(name, "") for name in NEEDS_WHEEL.findall(text)]
     words = {}
+    # NO_WHEEL comes last, because a name with a version replaces the same name without one.
     for name, versions in (*without_version, *NO_WHEEL.findall(text)):
         # An index's owner may have written any text that looks like a name.
         with suppress(InvalidRequirement):

@@ -269,6 +269,7 @@ class Change:
         It can be run again after it was stopped at any point: a file in the store was moved and is
         brought back, while any other file was never moved or is already back.
         """
+        # The change created the environment itself, so nothing in it is older.
         if self.journal.venv:
             for name in VENV_ENTRIES:
                 remove(self.store.parent / name)
@@ -288,6 +289,7 @@ class Change:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept_path, path)
         remove_empty(new_files)
+        # This was `--undo`, so nothing is left that could be undone.
         if self.journal.undoes:
             (self.store / UNDO).unlink(missing_ok=True)
         self._forget()
@@ -381,8 +383,8 @@ def remove_empty(files: Iterable[str]) -> None:
 
 
 def status_of_files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Maps the name of each file or link in a folder to its size in bytes and its modification time
-    in whole seconds."""
+    """Maps the name of each entry of a folder to its size in bytes and its modification time in
+    whole seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -508,8 +510,9 @@ def change_to_undo(store: Path, layout: Layout) -> Change:
         )
     installed = versions(distributions(layout))
     changed = {name for name, version in undo.after.items() if installed.get(name) != version}
-    # An undo of torch only requires that torch and its companions are unchanged. Without torch,
-    # none of the packages may have changed.
+    # An undo of torch only requires that torch and its companions are unchanged: another package
+    # that changed since stays as it is. Without torch, none may have changed, because the undo is
+    # then about these packages alone.
     decisive = changed & {*FAMILY} if "torch" in undo.after else changed
     if decisive:
         now = ", ".join(f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))

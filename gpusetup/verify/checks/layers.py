@@ -256,6 +256,7 @@ def attention(device: str) -> Iterator[Comparison]:
     attend = functional.scaled_dot_product_attention
     backends = BACKENDS_ON_CUDA if kind(device) == "cuda" else BACKENDS_ON_EVERY_DEVICE
     for name in formats(device):
+        # Lengths around the edges of the kernels' blocks of 32, 64 and 128.
         for queries, keys, is_causal in ((65, 65, False), (65, 65, True), (33, 129, False)):
             is_seen = torch.ones(queries, keys, dtype=torch.bool)
             is_seen = is_seen.tril() if is_causal else is_seen
@@ -275,7 +276,7 @@ def attention(device: str) -> Iterator[Comparison]:
                 except RuntimeError as problem:
                     if not any(words in str(problem) for words in NOT_OFFERED):
                         raise
-        # One query may see no key; releases before 2.5 give NaN for it.
+        # One query may see no key: the formula gives 0 for it, and releases before 2.5 NaN.
         is_seen = torch.ones(65, 65, dtype=torch.bool).tril()
         is_seen[2] = False
         q, k, v = (normal(device, 1, 3, 65, 64, salt=f"{salt} 65", name=name) for salt in "qkv")
@@ -306,6 +307,7 @@ def recurrent_nets(device: str) -> Iterator[Comparison]:
         last = state[0] if label == "LSTM" else state
         # The last two states are the last output forwards, and the first one backwards.
         known = torch.stack([outputs[-1, :, :20], outputs[0, :, 20:]])
+        # They are the same numbers, which another kernel may round once or twice more.
         yield closely(f"last states of {label}", last[-2:], known, 4, "float32")
 
 

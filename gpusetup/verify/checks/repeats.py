@@ -23,7 +23,7 @@ WAIT_SECONDS = 60.0
 
 def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     """The products, reductions and copies. None adds in an order that may change from call to call,
-    as atomic additions do."""
+    as atomic additions do. Sizes lie around the edges of the kernels' blocks."""
     functional = torch.nn.functional
     a = normal(device, 255, 513, salt="repeats a")
     b = normal(device, 513, 257, salt="repeats b")
