@@ -8,7 +8,8 @@
 Everything it needs is in the repository and on the public index: the base is the catalog itself.
 Builds that the index has and the catalog lacks are added with the kernels of the newest release
 of the same backend (for a new backend: of the nearest CUDA), marked `inferred` until somebody
-reads the wheel. An index that cannot be reached ends it.
+reads the wheel. If it is like an earlier release's, its version then joins that row (`"torch":
+"2.14.0 2.14.1"`). An index that cannot be reached ends it.
 
 By hand, one row each: a release (`releases`), what the default package index has for a platform
 (`default_wheels`), a torchvision or torchaudio (`companions`), a CUDA release (`toolkits`,
@@ -71,33 +72,17 @@ def main() -> int:
 
 
 def written(document: dict[str, Any]) -> str:
-    """The catalog as text: one row a line, one platform of a release a line."""
+    """The catalog as text: one row a line."""
     parts = [f'"schema": {document["schema"]}', f'"as_of": {json.dumps(document["as_of"])}']
     for name, group in document.items():
         if not isinstance(group, dict):
             continue
         head = {key: value for key, value in group.items() if key != "rows"}
-        lines = ",\n".join(f"  {_row(row)}" for row in group["rows"])
+        lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in group["rows"])
         parts.append(
             f'"{name}": {json.dumps(head, ensure_ascii=False)[:-1]}, "rows": [\n{lines}\n]}}'
         )
     return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def _row(row: dict[str, Any]) -> str:
-    if "platforms" not in row:
-        return json.dumps(row, ensure_ascii=False)
-    head = json.dumps({k: v for k, v in row.items() if k != "platforms"}, ensure_ascii=False)
-    platforms = ",\n".join(f"    {_platform(platform)}" for platform in row["platforms"])
-    return f'{head[:-1]}, "platforms": [\n{platforms}]}}'
-
-
-def _platform(platform: dict[str, Any]) -> str:
-    head = json.dumps({k: v for k, v in platform.items() if k != "builds"}, ensure_ascii=False)
-    builds = ",\n".join(
-        f"      {json.dumps(build, ensure_ascii=False)}" for build in platform["builds"]
-    )
-    return f'{head[:-1]}, "builds": [\n{builds}]}}'
 
 
 def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
@@ -120,29 +105,26 @@ def builds_on(root: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
 
 
 def add(document: dict[str, Any], build: TorchBuild) -> None:
-    """Put a build where it belongs, with its release and platform where they are new."""
-    rows = document["releases"]["rows"]
-    release = next((row for row in rows if row["torch"] == build.torch), None)
-    if release is None:
-        release = {"torch": build.torch, "released": build.released or ""}
+    """Add a row for a build, and one for its release if that is new."""
+    releases = document["releases"]["rows"]
+    if build.torch not in [release["torch"] for release in releases]:
+        release: dict[str, Any] = {"torch": build.torch, "released": build.released or ""}
         release |= {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
-        release["platforms"] = []
-        rows.append(release)
-        rows.sort(key=lambda row: parsed(row["torch"]))
-    on = f"{build.os}-{build.machine}"
-    platform = next((p for p in release["platforms"] if p["on"] == on), None)
-    if platform is None:
-        platform = {"on": on, "pythons": " ".join(build.pythons)}
-        platform |= {k: v for k in ("glibc", "macos") if (v := getattr(build, k))}
-        if not build.labelled:
-            platform["labelled"] = False
-        platform["builds"] = []
-        release["platforms"].append(platform)
-    row = {"backend": build.backend}
+        releases.append(release)
+        releases.sort(key=lambda row: parsed(row["torch"]))
+    row: dict[str, Any] = {"torch": build.torch, "on": f"{build.os}-{build.machine}"}
+    row["pythons"] = " ".join(build.pythons)
+    row |= {k: v for k in ("glibc", "macos") if (v := getattr(build, k))}
+    if not build.labelled:
+        row["labelled"] = False
+    row["backend"] = build.backend
     if build.kernels:
         row["arch"] = " ".join(arch_list(build.kernels, build.ptx))
-    platform["builds"].append({**row, "status": "inferred"})
-    platform["builds"].sort(key=lambda row: (row["backend"] != "cpu", row["backend"]))
+    wheels = document["wheels"]["rows"]
+    wheels.append({**row, "status": "inferred"})
+    platforms = list(dict.fromkeys(wheel["on"] for wheel in wheels))
+    # "cpu" comes before "cu130". The sort is stable, so the oldest torch stays first.
+    wheels.sort(key=lambda wheel: (platforms.index(wheel["on"]), wheel["backend"]))
 
 
 def arch_list(kernels: tuple[str, ...], ptx: tuple[str, ...]) -> list[str]:

@@ -1,14 +1,14 @@
 """The format of `data/catalog.json`: groups of rows, each with a date, a certainty and sources.
 
-A release's row contains its platforms, and a platform's row contains its builds. Architectures are
-written as in torch's own builds. `scripts/refresh_catalog.py` writes the file.
+The row of a wheel or a conda package names all torch versions that have such a build. Architectures
+are written as in torch's own builds. `scripts/refresh_catalog.py` writes the file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.builds import Catalog, Channel
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import replace
@@ -52,21 +52,26 @@ def read_catalog(raw: bytes) -> Catalog:
     return replace(catalog, builds=builds)
 
 
-def _build_rows(tables: Mapping[str, list[JsonRow]]) -> Iterator[JsonRow]:
-    """A row for each build, with the values of its platform and release; conda's builds come
-    last."""
-    releases: dict[str, JsonRow] = {}
-    for release in tables["releases"]:
-        values = {**release, "platforms": ()}
-        releases[release["torch"]] = values
-        for platform in release["platforms"]:
-            for build in platform["builds"]:
-                yield {**values, **platform, **build}
-
-    for build in tables["conda"]:
-        release = releases.get(build["torch"], {})
-        # conda's release dates differ from PyTorch's and are not needed, so leave them out.
-        yield {**release, **build, "released": None}
+def _build_rows(tables: Mapping[str, list[JsonRow]]) -> list[JsonRow]:
+    """A row for each build, with the values of its release: PyTorch's wheels, then conda's
+    packages, oldest torch first."""
+    releases = {release["torch"]: release for release in tables["releases"]}
+    # conda's release dates differ from PyTorch's and are not needed, so leave them out.
+    conda = [{"released": None, **row} for row in tables["conda"]]
+    rows = [
+        {**releases[torch], **row, "torch": torch}
+        for row in (*tables["wheels"], *conda)
+        for torch in row["torch"].split()
+    ]
+    oldest_first = list(releases)
+    channels = get_args(Channel)
+    return sorted(
+        rows,
+        key=lambda row: (
+            channels.index(row.get("channel", "pytorch")),
+            oldest_first.index(row["torch"]),
+        ),
+    )
 
 
 FIELDS = (
