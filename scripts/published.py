@@ -39,11 +39,6 @@ LEFT = {
     "reference", "reshard", "trained_embeddings", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
-UNASKED = (
-    "context_parallel=", "expert_parallel=", "load_whole=", "mlm=", "pipeline_parallel=",
-    "tensor_parallel=", "trained_layers=",
-)  # fmt: skip
-"""Settings that cannot be said."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
           "in-place-shifted": "in-graph"}  # fmt: skip
 
@@ -73,10 +68,7 @@ def met() -> list[Met]:
         for row in csv.DictReader(file):
             above |= {name: text for name, text in row.items() if text or name == "gib"}
             said = {name: text.removeprefix("-") for name, text in above.items()}
-            is_known = trainers.trainer_named(said["trainer"]) in trainers.trainer_table().trainers
-            unasked = said.get("asked") or any(word in said["how"] for word in UNASKED)
-            asked = is_known and not unasked
-            found += [judged(said)] if asked else []
+            found.append(judged(said))
     return found
 
 
