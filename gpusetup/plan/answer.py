@@ -373,7 +373,9 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         yield f"a transformer with {size} (`--model config.json`)"
     # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
-        length = f"{job.context:,} tokens of text"
+        is_longest = job.context == shape.native_context
+        source = "the model's longest" if is_longest else "plan's default"
+        length = f"{job.context:,} tokens of text, {source}"
         # Without a length plan assumes that a sample is a row of a table, not a text.
         if job.context == 1:
             length = "one token, a row of a table"

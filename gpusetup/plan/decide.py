@@ -527,12 +527,13 @@ def more_gpus_or_fewer_tokens(job: TrainingJob, place: Place) -> Iterator[tuple[
     """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
-        yield f"{bigger.job.gpus} GPUs of this kind", bigger
+        yield f"{bigger.job.gpus} GPUs of this kind (`--gpus {bigger.job.gpus}`)", bigger
     # Only texts can be made shorter, because the tokens of an image follow from its size.
     if job.shape.tokens is None and job.context > 1:
         shorter = max_context(job, place)
         if shorter.fits:
-            yield f"{shorter.job.context:,} tokens", shorter
+            length = shorter.job.context
+            yield f"sequences of at most {length:,} tokens (`--context {length}`)", shorter
 
 
 MOST_TRIED = 7

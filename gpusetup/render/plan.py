@@ -40,6 +40,13 @@ RECIPES = {
     "SP": "sequence parallelism",
 }
 """Maps each part of a recipe to its meaning."""
+EXPLAINED = {
+    "Env": "Env: torch's allocator grows its segments, which leaves fewer gaps. Before you start "
+    "Python, run `export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
+    "Offload": "Offload: weights and optimizer states are kept in RAM (FSDP2), which is slow",
+    "SP": "SP=N: N GPUs share each sequence (sequence parallelism)",
+}
+"""Part of a recipe -> what it does, for a reader who does not know its name."""
 
 
 def plan_text(plan: PlanCell) -> Screen:
@@ -68,6 +75,7 @@ def plan_text(plan: PlanCell) -> Screen:
     if plan.config:
         lines += _config(plan.config)
     lines += notes(plan.advice)
+    lines += _next_step(plan)
     return Screen(lines)
 
 
@@ -82,6 +90,7 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
         ScreenLine(f"  The job {fits} on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
         *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
+        *_explained([fewer.recipe]),
     ]
     yield from section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
@@ -219,17 +228,13 @@ def _helps(plan: PlanCell) -> Iterator[str]:
     others = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
         yield from _steps("If it still runs out of memory, try these in order", recipes)
-        if recipes:
-            last = recipes[-1].recipe or ""
-            yield ScreenLine((f"  ({last}: {_meaning(last)})", DIM), hang=4)
-        if any("Env" in help.step for help in recipes):
-            export = "`export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`"
-            yield ScreenLine(f"  For Env, run {export} before you start Python", hang=4)
+        yield from _explained([help.recipe or "" for help in recipes])
         title = "Or change a setting" if recipes else "If it still runs out of memory"
         yield from _steps(title, others)
         return
     enough = [help for help in others if help.recipe]
     yield from _steps("Any one of these is enough", enough, then_fits=True)
+    yield from _explained([help.recipe or "" for help in enough])
     title = "These save memory too, but each alone is not enough"
     yield from _steps(title, [help for help in others if not help.recipe])
 
@@ -244,6 +249,33 @@ def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterato
             text += f", then {'may fit' if help.confidence == 'close' else 'fits'}{with_recipe}"
         lines.append(ScreenLine(text, hang=4))
     return section(title, lines)
+
+
+def _explained(recipes: Sequence[str]) -> Iterator[ScreenLine]:
+    """Yields a line for each part of these recipes that says what it does."""
+    names = {part.partition("=")[0] for recipe in recipes for part in recipe.split(" + ")}
+    for name, text in EXPLAINED.items():
+        if name in names:
+            yield ScreenLine((f"  {text}", DIM), hang=4)
+
+
+def _next_step(plan: PlanCell) -> Iterator[str]:
+    """What to do next, after an empty line. The table of ways ends with its own next step."""
+    if any(way.fits for way in plan.ways):
+        return
+    if plan.fits and plan.confidence == "close":
+        text = "measure your own code: `gpusetup tune --batch-size --code MODULE:FUNCTION`"
+    elif plan.fits:
+        text = (
+            "start the training with `gpusetup monitor -- COMMAND`, which shows how busy the GPU is"
+        )
+    elif plan.better:
+        text = "train on fewer GPUs, as above"
+    elif any(help.recipe for help in plan.helps):
+        text = "ask again with the options of a change that is enough"
+    else:
+        text = "choose a smaller model or a GPU with more memory"
+    yield from ("", ScreenLine(f"Next: {text}", hang=2))
 
 
 def _meaning(recipe: str) -> str:
