@@ -31,8 +31,8 @@ class NodeAnswer(Frozen):
     """Its errors, and the warnings that most nodes of its kind do not have."""
     drift: tuple[Drift, ...] = ()
     next: str | None = None
-    """The command that shows more about a node with a problem, or takes its bad record again; None
-    if the node only differs in what the records already show."""
+    """The command that shows more about a node with a problem or, if the records already show
+    enough, takes its record again after a change."""
 
 
 class FleetAnswer(Frozen):
@@ -132,9 +132,9 @@ VERIFY = "gpusetup verify --level standard"
 def next_command(
     node: Node, drift: Sequence[Drift], findings: Sequence[NodeFinding], folder: str | None
 ) -> str | None:
-    """The command that shows more about a node than the records do, or takes a bad record again;
-    None if the node only differs in what the records already show, or has a name that is not safe
-    in a command.
+    """The command that shows more about a node than the records do. If its record is bad, or shows
+    all that there is to know, it takes the record again; None for a healthy node, or if the node's
+    name is not safe in a command.
 
     `findings`: those that tell it from the others. `folder`: the folder for its record.
 
@@ -143,24 +143,23 @@ def next_command(
     >>> next_command(Node(name="n1", problem="cut", broken_file="n1.verify.json"), (), (), ".")
     'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
     """
+    if not (node.problem or drift or findings):
+        return None
     fields = {row.field for row in drift} | {finding.field or "" for finding in findings}
+    is_bad_record = node.problem or fields & {COPIED, OLD}
     by_doctor = any(finding.id != FAILED_CHECK for finding in findings)
-    if node.problem or fields & {COPIED, OLD}:
+    if by_doctor and node.snapshot_file and not is_bad_record:
+        # The node itself is not needed, so its name may be unsafe.
+        file = node.snapshot_file
+        return f"gpusetup doctor --from {quote(file)}" if file.isprintable() else None
+    if GPU_COUNT in fields and not is_bad_record:
+        command = f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
+    elif findings and not is_bad_record:
+        command = f"ssh {node.name} {'gpusetup doctor' if by_doctor else VERIFY}"
+    else:
         file = node.broken_file or str(Path(folder or ".") / f"{node.name}.json")
         of_verify = Path(file).stem.endswith("verify")
         recorder = f"{VERIFY} --json" if of_verify else "gpusetup snapshot"
         command = f"ssh {node.name} {recorder} > {quote(file)}"
-    elif by_doctor and node.snapshot_file:
-        # The node itself is not needed, so its name may be unsafe.
-        file = node.snapshot_file
-        return f"gpusetup doctor --from {quote(file)}" if file.isprintable() else None
-    elif GPU_COUNT in fields:
-        command = f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
-    elif by_doctor:
-        command = f"ssh {node.name} gpusetup doctor"
-    elif findings:
-        command = f"ssh {node.name} {VERIFY}"
-    else:
-        return None
     # A name or file with other characters must not become part of a command on the terminal.
     return command if SAFE.fullmatch(node.name) and command.isprintable() else None

@@ -33,7 +33,7 @@ ABOUT_SLOW = (
 )
 ABOUT_DIFFERENCES = (
     "If a different setting is not intended, change it to what most nodes have. Then take the "
-    "node's record again with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
+    "node's record again (→), and compare with `gpusetup fleet show`."
 )
 
 

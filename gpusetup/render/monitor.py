@@ -70,9 +70,9 @@ def duration(seconds: float) -> str:
 # --- a sample -------------------------------------------------------------------------------------
 
 
-TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", "name")
+TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "limited by", "name")
 """The most important columns come first, because a narrow terminal cuts off the end of the row."""
-WORDS = (TITLES.index("GPU"), TITLES.index("throttled by"), TITLES.index("name"))
+WORDS = (TITLES.index("GPU"), TITLES.index("limited by"), TITLES.index("name"))
 """The columns that are left-aligned, like words."""
 IDLE = "gpu_idle"
 """The throttle reason of an idle GPU, whose low clocks mean nothing."""
@@ -181,7 +181,7 @@ def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
     yield from table(("", *columns), rows)
     shares = {name: share for name, share in gpu.throttled.items() if name != IDLE}
     reasons = (f"{name} {share * 100:.0f} %" for name, share in shares.items())
-    yield from facts({"throttled by": ", ".join(reasons)})
+    yield from facts({"limited by": ", ".join(reasons)})
 
 
 def summary_text(summary: Summary) -> Screen:
