@@ -55,7 +55,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import decide, described_python, notes_on_direct
+from gpusetup.project.decide import decide, described_python
 from gpusetup.project.edit import (
     Edit,
     backends_of_variants,
@@ -218,9 +218,10 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     run = Run(question, out, job, machine, target)
     refuse_torch_of_conda(question, machine)
     wish, asks = wish_of(question), tuple(map(read_ask, question.requirements))
-    decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
-    notes = (*decision.notes, *notes_on_direct(decision.direct, machine))
-    task = _task_in_environment(run, decision.wish)
+    # The notes name the interpreter for which their commands are meant.
+    there = replace(machine, python=replace(machine.python, executable=target.python))
+    decision = decide(asks, wish, host_for(question, wish, there), load_catalog())
+    notes, task = decision.notes, _task_in_environment(run, decision.wish)
     if task.changes.is_empty:
         verdict = None
         if not (question.no_verify or question.dry_run):
@@ -380,7 +381,7 @@ def show_described(
         for step in steps_of_wheels("uv", task.choice, python, packages, question.root):
             argvs.append(tuple(map(without_logins, step.argv)))
     argvs += [last_step] if last_step else []
-    notes = (*filter(None, [note]), *decision.notes, *notes_on_direct(decision.direct, machine))
+    notes = (*filter(None, [note]), *decision.notes)
     answer = InstallAnswer(
         state="unchanged" if changes.is_empty else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
@@ -495,7 +496,6 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
     notes = [*edit.notes, *python_notes, *decision.notes]
-    notes += notes_on_direct(decision.direct, host.machine)
     if not named_file.is_there(Path(PROJECT_FILE)):
         notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
     return _edit_reply(ask.path, after, replace(edit, steps=steps, notes=tuple(notes)))

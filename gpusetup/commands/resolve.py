@@ -39,7 +39,7 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import decide, described_python, notes_on_direct
+from gpusetup.project.decide import decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import resolution_text
@@ -126,7 +126,6 @@ def run(question: Question, out: Console) -> Reply:
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, host, machine, shown_root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
-    notes += notes_on_direct(decision.direct, machine)
     if question.torch == NIGHTLY and choice.build:
         nightly = f"{shown_root}/nightly/{choice.build.backend}"
         notes.append(

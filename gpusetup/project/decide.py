@@ -56,8 +56,6 @@ class Decision(Frozen):
     wish: Wish
     variant: Variant | None = None
     """The extra or group that chooses the build for this host."""
-    direct: tuple[DirectReference, ...] = ()
-    """What is installed after torch on this machine, because no index has it."""
     notes: tuple[str, ...] = ()
 
 
@@ -114,8 +112,8 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if bounds.place:
         first_named = next((backend for backend, _ in preferred), None)
         refuse_bound(wish, bounds.place, bounds.backend or first_named, host, catalog)
-    all_notes = tuple(dict.fromkeys(notes))
-    return Decision(wish=wish, variant=chosen, direct=tuple(direct), notes=all_notes)
+    notes += notes_on_direct(direct, host.machine)
+    return Decision(wish=wish, variant=chosen, notes=tuple(dict.fromkeys(notes)))
 
 
 def named_backends(ask: Ask, ask_here: Ask) -> Iterator[tuple[str, str]]:

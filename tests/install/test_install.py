@@ -73,6 +73,17 @@ def test_the_steps_shown_are_the_steps_run(world: World, install: Install) -> No
     assert [step["exit"] for step in shown["steps"]] == [None, None]
 
 
+def test_what_no_index_has_is_installed_into_the_new_environment_afterwards(
+    world: World, install: Install
+) -> None:
+    world.add_torch("cpu")
+    Path("requirements.txt").write_text(f"torch=={TORCH}\n-e .\n")
+    words = ("--venv", "env", "-r", "requirements.txt", "--backend", "cpu", "--dry-run")
+    said = install(*words)
+    assert said.exit == 0, said.err
+    assert f"uv pip install --python {Path('env/bin/python').absolute()} -e ." in said.out
+
+
 def test_an_index_without_the_wheel_is_named_with_the_backends_that_fit_too(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
