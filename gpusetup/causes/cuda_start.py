@@ -172,7 +172,7 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        says=(says(AFTER_SUSPEND, example="After suspend the GPU is no longer used by ollama, until I reboot"),),
+        says=(says(AFTER_SUSPEND, "suspen", "sleep", "resum", "hibernat", "waking", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
     ),
     Cause(
         "cuda-init-failed",

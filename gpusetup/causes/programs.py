@@ -337,7 +337,7 @@ CAUSES = (
         "produces the first NaN",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
-        says=(says(DIVERGES, unless=NOT_HAD, example="Epoch 3, step 200: loss nan"),),
+        says=(says(DIVERGES, "loss", "grad_norm", "training is unstable", "nan values", unless=NOT_HAD, example="Epoch 3, step 200: loss nan"),),
     ),
     Cause(
         "mixed-precision-no-gain",

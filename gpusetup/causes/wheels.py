@@ -143,7 +143,7 @@ CAUSES = (
         "https://download.pytorch.org/whl/cpu",
         asks=(checks.PYTHON_BITS,),
         says=(
-            says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
+            says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", "matching platform", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             says(r"(?:Distribution `?(?P<requirement>[\w.-]+==[\w.+]+)(?: @ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`? )?can't be installed because it doesn't have a source distribution or wheel for the current platform", "wheel for the current platform", example="error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform"),
             says(r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution", example="error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution"),
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",

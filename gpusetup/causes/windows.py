@@ -87,7 +87,7 @@ CAUSES = (
         says=(
             says(r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b", example="[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114"),
             says(r"\(os error (?P<code>126|127|1114)\)", example="tokenizers: failed to load (os error 126)"),
-            says(rf"{STARTED}\W{{0,4}}(?:-1073741515|3221225781)\b", example="Process finished with exit code -1073741515 (0xC0000135)"),
+            says(rf"{STARTED}\W{{0,4}}(?:-1073741515|3221225781)\b", "1073741515", "3221225781", example="Process finished with exit code -1073741515 (0xC0000135)"),
             says(r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)", example="FileNotFoundError: Could not find module 'E:\\x\\lib\\site-packages\\pywhispercpp\\lib\\ggml.dll' (or one of its dependencies). Try using the full path with constructor syntax."),
             says(r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?", unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt"),
             says(r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies", unless=r"WinError|1455", example='Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.'),

@@ -154,8 +154,9 @@ def build_case(
     """The input of the rules, and the choice as a document. If `choice` is None, a build is chosen
     for the machine."""
     machine = completed_from_catalog(snapshot, catalog)
-    installer, host = shown_installer(machine), host_of(machine, catalog)
+    installer = shown_installer(machine)
     if choice is None:
+        host = host_of(machine, catalog)
         # The recommended build is one that this environment's own installer can install.
         choice = choose(Wish(installer="conda" if installer == "conda" else "auto"), host, catalog)
         if choice.build is None:

@@ -233,9 +233,10 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
 
 def causes_shown_by_messages(context: RuleContext) -> Findings:
     """A finding for each cause whose message occurs and whose conditions hold."""
+    kinds_shown = {event.kind for event in context.snapshot.events}
     for cause in CAUSES:
         # A function of another file decides about these causes.
-        if cause.by_check:
+        if cause.by_check or not (cause.codes or kinds_shown.intersection(cause.kinds)):
             continue
         messages = [
             event

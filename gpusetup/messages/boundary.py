@@ -39,7 +39,7 @@ ROWS = (
     row("slurm-job", r"#SBATCH +-"),
     row("slurm-job", r"\bsrun(?:: job \d| +-)"),
     row("slurm-job", r"\bsalloc(?:: (?:Granted|job \d)| +-)"),
-    row("slurm-job", r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b", gpus="not shown", example="through slurm"),
+    row("slurm-job", r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b", "slurm", "sinfo", "squeue", "sbatch", "scontrol", gpus="not shown", example="through slurm"),
     row("slurm-job", r"\b(?:Alloc|Req)TRES=(?=\w)(?![^\n]*gres/gpu)", gave="none", example="AllocTRES=cpu=4,mem=16G,node=1"),
     row("slurm-job", r"\bCUDA_VISIBLE_DEVICES\}?\W{1,3}NoDevFiles\b", gave="none", example="CUDA_VISIBLE_DEVICES=NoDevFiles"),
     row("slurm-job", r"\b(?:Alloc|Req)TRES=[^\n]*gres/gpu", gpus="asked for"),

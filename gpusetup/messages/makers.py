@@ -37,7 +37,7 @@ ROWS = (
     row("rocm-lists-gpu", r"\bDevice Type: GPU\b"),
     row("rocm-lists-gpu", r"\bName: gfx\d{3,4}[a-f]?\b"),
     # `Iris Xe`, `UHD Graphics 770`: graphics of a processor.
-    row("foreign-gpu", r"\b(?:Intel(?:\(R\))? )?(?:Iris(?:\(R\))? (?:Xe|Plus|Pro)|U?HD Graphics)\b", unless=OTHER_CARDS, vendor="intel", name="integrated graphics"),
+    row("foreign-gpu", r"\b(?:Intel(?:\(R\))? )?(?:Iris(?:\(R\))? (?:Xe|Plus|Pro)|U?HD Graphics)\b", "iris", "hd graphics", unless=OTHER_CARDS, vendor="intel", name="integrated graphics"),
     row("foreign-gpu", r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ComfyUI-Zluda|stable-diffusion-webui-amdgpu|--use-zluda|\.zluda\b|zluda_\w{2,12}\b", vendor="amd"),
     row("foreign-gpu", r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported", vendor="amd"),
     row("foreign-gpu", "runtimeerror: hip error", vendor="amd"),
@@ -51,7 +51,7 @@ ROWS = (
     row("hip-kernel-missing", r"\bROCm error: (?:device kernel image is invalid|invalid device function|no kernel image)", what="kernel"),
     # A single target. A list names the targets that a library was built for.
     row("hip-kernel-missing", r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?", what="kernel"),
-    row("hip-kernel-missing", r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?", what="kernel"),
+    row("hip-kernel-missing", r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?", "tensilelibrary", what="kernel"),
     row("hip-kernel-missing", "hiperrornobinaryforgpu", what="kernel"),
     row("hip-kernel-missing", "hiperrorinvaliddevicefunction", what="kernel"),
     row("hip-kernel-missing", "hsa_status_error_invalid_isa", what="kernel"),
@@ -78,7 +78,7 @@ ROWS = (
     row("mps-lacks", r"Trying to convert \w+ to the MPS backend but it does not have support", why="dtype"),
     row("mps-lacks", r"[Pp]laceholder storage has not been allocated on MPS", why="tensors"),
     row("mps-lacks", r"(?:is|are) not supported on MPS\b"),
-    row("mps-lacks", r"(?:not supported|unsupported)[^\n]{0,60}? (?:by mps\b|(?:at|for) the MPS device)(?!\. As| and will)"),
+    row("mps-lacks", r"(?:not supported|unsupported)[^\n]{0,60}? (?:by mps\b|(?:at|for) the MPS device)(?!\. As| and will)", "by mps", "mps device"),
     row("mps-lacks", r"\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out|backend is))"),
     # `The operator 'aten::x' is not currently implemented for the MPS device.`: the errors that
     # PYTORCH_ENABLE_MPS_FALLBACK catches.

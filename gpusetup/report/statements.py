@@ -7,12 +7,13 @@ symptom or a fact about the person's situation; it never proves a cause by itsel
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.messages.row import row
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import in_any_case
+from gpusetup.model.patterns import lowered
 from gpusetup.report.facts import SHOWN_CHARACTERS, Claim, Facts
 
 CHARACTERS_READ = 12_000
@@ -72,7 +73,7 @@ def prose_lines(text: Text) -> dict[int, str]:
 
 GPU = r"(?:gpus?|graphics? ?cards?|video ?cards?|[rg]tx ?\d{3,4}\w{0,6}|[2-5]0[5-9]0(?: ?ti)?|cuda|card)"
 CARD = (
-    r"(?:显卡|顯卡|GPU|CUDA|独显|グラボ|그래픽 ?카드|Grafikkarte|Karte|carte(?: graphique)?|tarjeta(?: gráfica)?"
+    r"(?:显卡|顯卡|gpu|cuda|独显|グラボ|그래픽 ?카드|grafikkarte|karte|carte(?: graphique)?|tarjeta(?: gráfica)?"
     r"|placa(?: de vídeo)?|видеокарт\w|карт[уа])"
 )
 STATEMENTS = (
@@ -81,17 +82,17 @@ STATEMENTS = (
         rf"\b(?:not|n't|never) (?:even )?(?:us(?:e|ing|ed)|utili[sz]\w+|detect\w*|find(?:ing)?|see(?:ing)?|recogni[sz]\w+) (?:(?:my|the|any|its|our|nvidia) ){{0,2}}{GPU}\b"
         rf"|\b{GPU} (?:(?:is|was|are|usage|utili[sz]ation|stays|sits|does) (?:still |at )?)*(?:does nothing|not (?:being )?(?:used|detected|found|seen|recogni[sz]ed|picked up)|unused|idle|idling|0(?: ?- ?\d)? ?%)"
         r"|\b(?:falls?|falling|fell) back to (?:the )?cpu\b|\b100 ?% (?:on )?cpu\b|\b(?:runs?|running|only|still|everything|computes|stays) (?:(?:only|entirely|just|uses?|runs) ){0,2}(?:on |in )?(?:the |my )?(?:cpu|processor)\b|\bon (?:the )?cpu instead\b|\b(?:will use|uses|using) (?:only )?the (?:cpu|processor)\b|\bgpu acceleration (?:is )?not\b|\bno gpu acceleration\b"
-        rf"|{CARD}[^,.\n]{{0,10}}(?:认不出|识别不|检测不到|没(?:有)?(?:被)?(?:使用|识别|用上)|不(?:识别|使用)|用不)|(?:不|没有?|无法)(?:使用|识别|检测到?|用上?)(?:到)?{CARD}|(?:只|还是|都)(?:用|在|走)(?:的)?CPU"
-        rf"|{CARD}(?:が|を|は)?[^。\n]{{0,6}}(?:使われ|使え|使用され|認識され|検出され|認識し)(?:ません|ない|てい)|CPU(?:だけ|のみ|しか|で動)"
-        rf"|{CARD}[를을가이는은]? ?(?:전혀 )?(?:사용|인식|감지)[^.\n]{{0,6}}(?:못|않|안)|CPU(?:로만|만)"
-        rf"|{CARD}[^.\n]{{0,24}}\bnicht (?:benutzt|genutzt|verwendet|erkannt|gefunden)|\b(?:nutzt|benutzt|erkennt|findet|sieht)\b[^.\n]{{0,16}}{CARD} nicht|\bnur (?:auf der |die )?CPU\b"
-        rf"|\b(?:n'utilise|ne (?:détecte|reconnaît|voit|trouve)) pas\b[^.\n]{{0,12}}{CARD}|tourne sur le (?:CPU|processeur)"
-        rf"|\b(?:no|não|nao) (?:usa|utiliza|detecta|reconoce|reconhece|ve|encuentra|encontra)\b[^.\n]{{0,12}}{CARD}|\b(?:solo|só|apenas) (?:usa|en|na) (?:la |a )?CPU\b"
-        rf"|не (?:использует|видит|находит|определяет|задействует)(?:ся)?[^.\n]{{0,12}}{CARD}|{CARD} не (?:используется|видна|определяется)|только на (?:CPU|процессоре)"),
+        rf"|{CARD}[^,.\n]{{0,10}}(?:认不出|识别不|检测不到|没(?:有)?(?:被)?(?:使用|识别|用上)|不(?:识别|使用)|用不)|(?:不|没有?|无法)(?:使用|识别|检测到?|用上?)(?:到)?{CARD}|(?:只|还是|都)(?:用|在|走)(?:的)?cpu"
+        rf"|{CARD}(?:が|を|は)?[^。\n]{{0,6}}(?:使われ|使え|使用され|認識され|検出され|認識し)(?:ません|ない|てい)|cpu(?:だけ|のみ|しか|で動)"
+        rf"|{CARD}[를을가이는은]? ?(?:전혀 )?(?:사용|인식|감지)[^.\n]{{0,6}}(?:못|않|안)|cpu(?:로만|만)"
+        rf"|{CARD}[^.\n]{{0,24}}\bnicht (?:benutzt|genutzt|verwendet|erkannt|gefunden)|\b(?:nutzt|benutzt|erkennt|findet|sieht)\b[^.\n]{{0,16}}{CARD} nicht|\bnur (?:auf der |die )?cpu\b"
+        rf"|\b(?:n'utilise|ne (?:détecte|reconnaît|voit|trouve)) pas\b[^.\n]{{0,12}}{CARD}|tourne sur le (?:cpu|processeur)"
+        rf"|\b(?:no|não|nao) (?:usa|utiliza|detecta|reconoce|reconhece|ve|encuentra|encontra)\b[^.\n]{{0,12}}{CARD}|\b(?:solo|só|apenas) (?:usa|en|na) (?:la |a )?cpu\b"
+        rf"|не (?:использует|видит|находит|определяет|задействует)(?:ся)?[^.\n]{{0,12}}{CARD}|{CARD} не (?:используется|видна|определяется)|только на (?:cpu|процессоре)"),
     # The GPU waits for its input.
     row("gpu-starved",
         r"\b(?:gpu|utili[sz]ation|usage)\b[^.\n]{0,40}\b(?:jumps?|fluctuat\w+|oscillat\w+|goes up and down|drops to 0|sawtooth)\b|\blow gpu (?:utili[sz]ation|usage)\b|\bgpu (?:waits|is waiting|starv\w+) for\b|\bbatches come too slow\w*"
-        r"|利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动)|GPU-?Auslastung (?:springt|schwankt)|загрузка (?:GPU|видеокарты) (?:скачет|прыгает)|GPU使用率が(?:上下|低)|GPU ?사용률이 (?:낮|오르락)|uso de (?:la )?GPU (?:bajo|oscila|baixo)|utilisation du GPU (?:faible|oscille)"),
+        r"|利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动)|gpu-?auslastung (?:springt|schwankt)|загрузка (?:gpu|видеокарты) (?:скачет|прыгает)|gpu使用率が(?:上下|低)|gpu ?사용률이 (?:낮|오르락)|uso de (?:la )?gpu (?:bajo|oscila|baixo)|utilisation du gpu (?:faible|oscille)"),
     # A run does not go on.
     row("run-hangs",
         r"\b(?:hangs?|hung|stuck|deadlock\w*|freezes|froze|stalls)\b|\bnever (?:returns|finishes|ends)\b|卡住|卡死|固まる|止まった|멈(?:춰|췄|춤)|hängt|bleibt stehen|se bloque|se cuelga|se queda colgad\w|trava\b|завис\w*"),
@@ -100,24 +101,24 @@ STATEMENTS = (
         r"\b(?:crash\w*|dies|exits?|closes|quits)\b[^.\n]{0,24}\b(?:without|no) (?:any |an )?(?:error|message|output|log|traceback)|闪退|エラーなしで落ち|튕|stürzt ohne|se ferme sans|se cierra sin|fecha sem|вылетает без"),
     # The machine switches off.
     row("machine-powers-off",
-        r"\b(?:pc|computer|machine|system|workstation|server) (?:shuts (?:down|off)|turns off|powers off|switches off|reboots|restarts)\b|自动(?:关机|重启)|電源が落ち|(?:컴퓨터|PC)가 (?:꺼|재부팅)|(?:PC|Rechner) (?:geht aus|startet neu)|(?:PC|ordinateur) s'éteint|(?:PC|ordenador) se apaga|computador desliga|(?:компьютер|ПК) (?:выключается|перезагружается)"),
+        r"\b(?:pc|computer|machine|system|workstation|server) (?:shuts (?:down|off)|turns off|powers off|switches off|reboots|restarts)\b|自动(?:关机|重启)|電源が落ち|(?:컴퓨터|pc)가 (?:꺼|재부팅)|(?:pc|rechner) (?:geht aus|startet neu)|(?:pc|ordinateur) s'éteint|(?:pc|ordenador) se apaga|computador desliga|(?:компьютер|пк) (?:выключается|перезагружается)"),
     # There is no NVIDIA GPU.
     row("no-nvidia-gpu",
-        r"\b(?:no|without (?:an?)?|not have an?|don't have an?) ?nvidia (?:gpu|card|graphics)|没有(?:英伟达|NVIDIA|N卡)|NVIDIA(?:の)?GPU(?:が|は)(?:ない|ありません)|엔비디아 (?:GPU|그래픽카드)가 없|keine NVIDIA|pas de (?:carte|GPU) NVIDIA|(?:no tengo|sin) (?:GPU|tarjeta) NVIDIA|sem (?:GPU|placa) NVIDIA|нет (?:видеокарты|карты) NVIDIA"),
+        r"\b(?:no|without (?:an?)?|not have an?|don't have an?) ?nvidia (?:gpu|card|graphics)|没有(?:英伟达|nvidia|n卡)|nvidia(?:の)?gpu(?:が|は)(?:ない|ありません)|엔비디아 (?:gpu|그래픽카드)가 없|keine nvidia|pas de (?:carte|gpu) nvidia|(?:no tengo|sin) (?:gpu|tarjeta) nvidia|sem (?:gpu|placa) nvidia|нет (?:видеокарты|карты) nvidia"),
     # The package works in another place.
     row("ran-alone",
         r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell))\b[^.\n]{0,24}\b(?:works?|worked|runs?|ran|is fine)\b|\b(?:works?|worked|runs?|ran)(?: fine)? (?:alone|by itself|on its own|standalone|separately)\b|单独(?:跑|运行|执行)?(?:没事|正常)|単体では動|allein läuft|отдельно работает|seul fonctionne|solo funciona|sozinho funciona|단독으로는 (?:됩|작동)"),
     # Whose machine it is.
     row("cloud-machine",
-        r"\b(?:Azure|AWS|EC2|GCP|Google Cloud|Alibaba Cloud|OVH(?:cloud)?|Hetzner|Oracle Cloud|DigitalOcean|Vultr|Linode|Scaleway|Lambda Cloud)\b|\bStandard_N[CDV]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b"),
+        r"\b(?:azure|aws|ec2|gcp|google cloud|alibaba cloud|ovh(?:cloud)?|hetzner|oracle cloud|digitalocean|vultr|linode|scaleway|lambda cloud)\b|\bstandard_n[cdv]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b"),
     row("several-gpus",
-        r"\b(?:[2-9]|[1-9]\d) ?x (?:NVIDIA )?(?:[A-Z]{1,3}\d{2,3}|RTX|\d{4})|\b(?:two|three|four|eight|[2-9]) (?:gpus|cards)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:DDP|FSDP)\b|\btensor[- ]parallel|(?:两|多|双|四)(?:张|块)?卡|マルチGPU|다중 ?GPU|mehrere (?:GPUs|Karten)|plusieurs GPU|v[aá]rias GPU|нескольк\w+ (?:GPU|видеокарт)"),
+        r"\b(?:[2-9]|[1-9]\d) ?x (?:nvidia )?(?:[a-z]{1,3}\d{2,3}|rtx|\d{4})|\b(?:two|three|four|eight|[2-9]) (?:gpus|cards)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:ddp|fsdp)\b|\btensor[- ]parallel|(?:两|多|双|四)(?:张|块)?卡|マルチgpu|다중 ?gpu|mehrere (?:gpus|karten)|plusieurs gpu|v[aá]rias gpu|нескольк\w+ (?:gpu|видеокарт)"),
     # The machine has a card of AMD.
     row("foreign-gpu",
-        r"\b(?:have|own|use|on|my|got|only)(?: an?| my| the)? (?:AMD|Radeon)(?: (?:card|gpu|graphics))?\b(?! (?:processor|cpu|ryzen))|(?:显卡|グラボ|видеокарта|Grafikkarte|carte|tarjeta|placa)[^.\n]{0,8}(?:AMD|Radeon)", vendor="amd", name="AMD GPU"),
+        r"\b(?:have|own|use|on|my|got|only)(?: an?| my| the)? (?:amd|radeon)(?: (?:card|gpu|graphics))?\b(?! (?:processor|cpu|ryzen))|(?:显卡|グラボ|видеокарта|grafikkarte|carte|tarjeta|placa)[^.\n]{0,8}(?:amd|radeon)", vendor="amd", name="AMD GPU"),
     # Cards whose names are written in another script.
     row("foreign-gpu", r"镭龙|鐳龍|ラデオン|라데온|радеон|锐龙", vendor="amd", name="AMD GPU"),
-    row("foreign-gpu", r"锐炫|銳炫|(?:英特尔|英特爾|インテル|인텔|интел) ?(?:Arc|显卡|GPU)|(?:아크|арк) ?[AB]\d{3}", vendor="intel", name="Intel Arc GPU"),
+    row("foreign-gpu", r"锐炫|銳炫|(?:英特尔|英特爾|インテル|인텔|интел) ?(?:arc|显卡|gpu)|(?:아크|арк) ?[ab]\d{3}", vendor="intel", name="Intel Arc GPU"),
     # Which engine and which Python it must be.
     row("container-engine",
         r"\b(?P<engine>cri-?o|containerd|k3s|rke2|microk8s)\b"),
@@ -127,13 +128,17 @@ STATEMENTS = (
         r"\b(?:requires?|needs?|bound to|stuck (?:on|with)|only (?:works?|supports?|runs?)(?: with| on)?|limited to) python[ =]{1,3}(?P<python>3\.\d{1,2})\b(?! ?\+)|\bpython[ =]{1,3}(?P<python_>3\.\d{1,2})\b[^\n]{0,60}\b(?:cannot be (?:a )?newer|must stay|is required|only|no newer)\b"),
     # Something fails, in no other words.
     row("names-failure",
-        r"\b(?:does(?: not|n't)|did(?: not|n't)|won't|not|stopped|cannot|can not|can't)(?: get it to)? work\w*\b|\berrors?\b|\bfails?\b|\bfailed\b|\bcrash\w*|\bbroken\b|\bout of memory\b|\b(?:so|very|too) slow\b|很慢|遅すぎ|느려|zu langsam|trop lent|muy lent|muito lent|медленн|\bBSOD\b|\bblack screen\b|报错|错误|失败|崩溃|无法|黑屏|エラー|動きません|動かない|失敗|오류|에러|실패|안 ?(?:됩|돼)|Fehler|funktioniert nicht|stürzt|erreur|ne (?:fonctionne|marche) pas|plante|\bfalla\b|no funciona|\berro\b|não funciona|ошибк|не работает|вылетает"),
+        r"\b(?:does(?: not|n't)|did(?: not|n't)|won't|not|stopped|cannot|can not|can't)(?: get it to)? work\w*\b|\berrors?\b|\bfails?\b|\bfailed\b|\bcrash\w*|\bbroken\b|\bout of memory\b|\b(?:so|very|too) slow\b|很慢|遅すぎ|느려|zu langsam|trop lent|muy lent|muito lent|медленн|\bbsod\b|\bblack screen\b|报错|错误|失败|崩溃|无法|黑屏|エラー|動きません|動かない|失敗|오류|에러|실패|안 ?(?:됩|돼)|fehler|funktioniert nicht|stürzt|erreur|ne (?:fonctionne|marche) pas|plante|\bfalla\b|no funciona|\berro\b|não funciona|ошибк|не работает|вылетает"),
 )  # fmt: skip
-"""Plain statements of people, in the words of nine languages; of each, the first match counts."""
+"""Plain statements of people, in the words of nine languages and in lower case, which is searched
+faster than any case; of each, the first match counts."""
 DENIALS = re.compile(
-    r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne Fehler|sans erreur|sin errores|sem erros|без ошибок",
+    r"\b(?:no|without|any|zero) (?:\w+ )?(?:errors?|problems?|issues?|crash\w*)\b|\bnothing (?:is |was )?(?:broken|failed|wrong|fails)\b|\bif (?:it|something|the \w+) (?:fails|crashes)\b|没有?(?:报错|错误)|エラー(?:は|も)?(?:なく|ありません)|오류 ?없이|ohne fehler|sans erreur|sin errores|sem erros|без ошибок",
 )
 """Words that deny a failure; they are removed before the statements are looked for."""
+
+
+compiled = cache(re.compile)
 
 
 def statements(text: Text) -> Facts:
@@ -142,19 +147,23 @@ def statements(text: Text) -> Facts:
     own = [str(number) for number in prose if not is_program_output(text.lines[number - 1])]
     if own:
         yield Claim("report.sentences", " ".join(own), "report")
-    words = "\n".join(prose.values())
+    said = "\n".join(prose.values())
     # Denials become spaces of the same length, so that positions stay.
-    words = in_any_case(DENIALS.pattern).sub(lambda denial: " " * len(denial[0]), words)
+    low = DENIALS.sub(lambda denial: " " * len(denial[0]), lowered(said))
     for statement in STATEMENTS:
-        match = in_any_case(statement.pattern).search(words)
+        match = compiled(statement.pattern).search(low)
         if match is None:
             continue
-        # Each line of prose is one line of `words`.
-        source = line_source([*prose][words.count("\n", 0, match.start())])
+        # Each line of prose is one line of `said`.
+        source = line_source([*prose][said.count("\n", 0, match.start())])
         # `python_` is the group for the same value in another wording.
-        groups = {name.rstrip("_"): word for name, word in match.groupdict().items() if word}
+        groups = {
+            name.rstrip("_"): said[slice(*match.span(name))]
+            for name, word in match.groupdict().items()
+            if word
+        }
         values = {**statement.values, **groups}
-        quote = match[0][:SHOWN_CHARACTERS]
+        quote = said[slice(*match.span())][:SHOWN_CHARACTERS]
         yield Event(kind=statement.kind, values=values, source=source, text=quote)
 
 

@@ -92,7 +92,7 @@ def _last_failure(lines: Sequence[str]) -> int | None:
     forms = (FAILURE, SAYS_MISSING, ENDED_BADLY)
     for index in reversed(range(len(lines))):
         line = lines[index].strip()
-        if not NOTICE.search(line) and any(form.search(line) for form in forms):
+        if any(form.search(line) for form in forms) and not NOTICE.search(line):
             return index
     return None
 
