@@ -213,10 +213,10 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
         # If pip's message lists no versions of a package, the index that it asked has none.
         if event.kind == "no-matching-distribution" and not event.values.get("versions"):
             index_lacks_it = True
-    builds = {(row.torch, row.backend) for row in catalog.builds}
+    build = ((torch or "").removeprefix("=="), backend)
     # A build that exists was refused for another reason, such as the Python, so it still counts.
-    exists = ((torch or "").removeprefix("=="), backend) in builds
-    if backend == "auto" or exists or not index_lacks_it:
+    exists = not index_lacks_it or build in {(row.torch, row.backend) for row in catalog.builds}
+    if backend == "auto" or exists:
         yield Wish(torch=torch, backend=backend)
     # Then any backend, then the installed version instead of the wanted one, then any torch.
     yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))

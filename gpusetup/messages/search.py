@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from gpusetup.messages.row import MessageRow, found_in
+from gpusetup.messages.row import MessageRow, found_in, letters_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
@@ -154,9 +154,13 @@ def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
     >>> next(events_of(text_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
+    low = text.low
     for row in rows:
-        if text.has_any(row.letters):
-            yield from _events_of_row(text, row)
+        # A loop, because a call for each of the many rows would take longer than its search.
+        for letters in row.needles or letters_of(row.pattern):
+            if letters in low:
+                yield from _events_of_row(text, row)
+                break
 
 
 def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:

@@ -69,7 +69,7 @@ def by_message(text: Text) -> Iterator[Found]:
     """
     for code, name, messages in ERRORS:
         if code == OUT_OF_MEMORY:
-            if match := SAYS_OUT_OF_MEMORY.search(text.flat):
+            if "out of memory" in text.low and (match := SAYS_OUT_OF_MEMORY.search(text.flat)):
                 yield code, match.start(), match.end()
             continue
         for words in (*messages, name.lower()):

@@ -105,7 +105,7 @@ PATTERNS = (
     # `ROCM used to build PyTorch: 6.2`.
     FieldPattern("torch.hip", "rocm used to", r"\bROCM used to build PyTorch: ((?!0\.0)\d+\.\d+)", SURE),
     # `OSError: [WinError 126] ... Error loading "...c10.dll"`, `ImportError: ...: undefined symbol: ...`.
-    FieldPattern("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
+    FieldPattern("torch.import_error", ("[winerror", "undefined symbol"), r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     # `Python version: 3.12.3`, `Python-3.12.3`.
     FieldPattern("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON_RELEASE}\b(?! Requires-Python)", SURE),
     # `python=3.10` or `Python 3.10` in a sentence, but not a range or a choice: `Python 3.10 or
@@ -121,9 +121,9 @@ PATTERNS = (
     FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
     # uv's `Distribution `torch==2.5.1+cu124 @ registry+https://...` can't be installed`, `Because you
     # require torch==2.5.1`, `your project depends on torch==2.5.1`.
-    FieldPattern("wanted.torch", "torch", r"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{[^}]{1,60}\})?==(\d[\d.]*\d)", USUAL),
+    FieldPattern("wanted.torch", ("torch==", "torch{"), r"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{[^}]{1,60}\})?==(\d[\d.]*\d)", USUAL),
     # The build label in the same message.
-    FieldPattern("wanted.backend", "torch", rf"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{{[^}}]{{1,60}}\}})?==\d[\d.]*\d\+({LABEL})\b", USUAL),
+    FieldPattern("wanted.backend", ("torch==", "torch{"), rf"(?:Distribution `|(?:you require|depends on|requires|Because|and) )torch(?:\{{[^}}]{{1,60}}\}})?==\d[\d.]*\d\+({LABEL})\b", USUAL),
     # The index in uv's message, and those that pip uses, including configured ones.
     FieldPattern("wanted.backend", ("registry+", "looking in indexes"), rf"(?:`torch==\S{{1,40}} @ registry\+|Looking in indexes: .{{0,400}}?)https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b", USUAL),
     # `pip install torch`, `conda create ... pytorch`.
