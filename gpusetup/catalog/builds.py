@@ -177,7 +177,7 @@ class Catalog(Frozen):
         return all(row.capability < capability for row in self.gpus)
 
     @property
-    @lru_cache(maxsize=4)
+    @lru_cache(maxsize=4)  # noqa: B019  (catalogs live as long as the process)
     def backends(self) -> tuple[str, ...]:
         """All backends for which a torch build has ever existed, without duplicates."""
         of_amd = (f"rocm{release.rocm}" for release in self.amd_index)
