@@ -358,19 +358,17 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
     if other and other[0] != host.facts.python:
         python, build = other
         hints.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
-    any_backend = replace(question.wish, torch=torch or None, backend="auto")
-    same_torch = best_build(replace(question, wish=any_backend))
-    if same_torch:
-        works = f"the same torch {same_torch.torch} from {same_torch.backend}"
+    any_backend = replace(question.wish, backend="auto")
+    # The first version of the bound: 2.6 of `>=2.6,<2.8`.
+    number = re.search(r"\d+(?:\.\d+)*", torch)
+    any_torch = replace(question, wish=replace(any_backend, torch=None))
+    near = best_build(replace(question, wish=any_backend))
+    near = near or nearest_build(number[0] if number else "0", any_torch)
+    if near:
+        works = f"torch {near.torch} from {near.backend}"
+        if not allows_torch(wish.torch, near.torch):
+            works += ": change the pin, then run this again"
         hints.append(f"the nearest that works: {works}")
-    else:
-        # The first version of the bound: 2.6 of `>=2.6,<2.8`.
-        number = re.search(r"\d+(?:\.\d+)*", torch)
-        any_torch = replace(question, wish=replace(any_backend, torch=None))
-        near = nearest_build(number[0] if number else "0", any_torch)
-        if near:
-            works = f"torch {near.torch} from {near.backend}: change the pin, then run this again"
-            hints.append(f"the nearest that works: {works}")
     label = f" from {backend}" if backend else ""
     raise Unsatisfiable(
         f"{place} asks for torch {torch}{label}, which {main_reason(question)}",

@@ -69,10 +69,10 @@ def edit_for(
         return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
     if index:
         label = f"{index.name} ({index.backend})" if index.name else index.url
-        lines = ["[[tool.uv.index]]", f'url = "{url}"']
         # No source can name an index without a name, so that one stays open to every package.
+        lines = ["[[tool.uv.index]]", f'url = "{url}"']
         if index.name:
-            lines = [lines[0], f'name = "{index.name}"', lines[1], "explicit = true"]
+            lines = index_lines(index.name, url, build.backend)
         note = f"{ask.path} has the index {label} already: replace its table with this one"
         return Edit(lines=tuple(lines), steps=(sync,), notes=(note,))
     if variant and ask.sources:

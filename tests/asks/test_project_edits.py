@@ -91,6 +91,10 @@ def test_an_index_that_the_driver_cannot_run_is_replaced_in_its_place(
     assert "already: replace" in " ".join(answer["notes"])
     code, answer, _ = edit(capsys, *BLACKWELL)
     assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
+    # Triton for AMD's GPUs is only on AMD's index, so uv may use that one for every package.
+    code, answer, _ = edit(capsys, "--from", "amd")
+    assert any("/whl/rocm" in line for line in answer["lines"])
+    assert 'name = "wheels"' in answer["lines"] and "explicit = true" not in answer["lines"]
 
 
 def test_a_companion_of_the_default_index_with_the_same_cuda_needs_no_source(
