@@ -1,5 +1,5 @@
 """Reads a model's shape from any `config.json`, by four formulas of layers: dense, mixture of
-experts, state space (with linear attention) and encoder.
+experts, linear attention and encoder.
 
 It uses the keys that nearly all configs have in common. Biases, a decoder's norms and positions,
 and image projectors are not counted, since they are at most 1 % of the parameters. Layers of any
@@ -63,8 +63,8 @@ UNCOUNTED_KEYS = (
     "hybrid_override_pattern", "full_attn_idxs", "linear_attn_config", "attn_layer_indices",
 )  # fmt: skip
 """Keys of configs whose layers plan does not count: Nemotron-H, LFM2, Kimi Linear and Bamba."""
-UNCOUNTED_FAMILIES = ("falcon_h1", "falcon_mamba", "lfm2", "jamba")
-"""Families whose layers plan does not count (parallel state space, Mamba 1, convolutions)."""
+UNCOUNTED_FAMILIES = ("falcon_h1", "mamba", "lfm2", "jamba")
+"""Families whose layers plan does not count (state space, convolutions)."""
 PERIODS = (
     "expert_layer_period", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq",
 )  # fmt: skip
@@ -94,7 +94,6 @@ class ModelConfig:
                 self.values |= {key: named[0]} if named else {}
         # The text part of a multimodal model has the layers of its text family.
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
-        self.is_mamba = "mamba" in str(values.get("model_type"))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
         self.name = str(values.get("_name_or_path") or values.get("name") or self.kind)
 
@@ -161,9 +160,8 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     # translator cannot be counted.
     is_uncounted = config.has("rwkv") or config.has("num_mem_blocks")
     is_uncounted = is_uncounted or bool(values.get("is_encoder_decoder"))
-    # A pure state space model has a state size instead of attention heads.
-    has_heads_or_state = config.values.get("num_attention_heads") or config.has("state_size")
-    if is_uncounted or "model_type" not in values or not has_heads_or_state:
+    has_heads = config.values.get("num_attention_heads")
+    if is_uncounted or "model_type" not in values or not has_heads:
         raise UsageError(
             f"{source}: the family {values.get('model_type')!r} is not known",
             hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -198,9 +196,9 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     )
 
 
-# --- decoders: dense, with experts, with a state space --------------------------------------------
+# --- decoders: dense, with experts, with linear attention -----------------------------------------
 
-ATTENTION, LINEAR, STATE_SPACE = "attention", "linear", "state space"
+ATTENTION, LINEAR = "attention", "linear"
 
 
 def decoder(config: ModelConfig) -> Shape:
@@ -211,8 +209,6 @@ def decoder(config: ModelConfig) -> Shape:
     counts = {ATTENTION: attention.parameters}
     if LINEAR in mixers:
         counts[LINEAR] = linear_attention(config)
-    if STATE_SPACE in mixers:
-        counts[STATE_SPACE] = state_space(config)
     # LayerNorm rather than RMSNorm, by the family or the key of its epsilon (`layer_norm_eps`, but
     # `rms_norm_eps`). ChatGLM has a switch `rmsnorm`.
     says_rms = config.has("rms") and values.get("rmsnorm", True)
@@ -272,10 +268,8 @@ class Attention(NamedTuple):
 
 
 def attention_of(config: ModelConfig) -> Attention:
-    """The attention of a layer. A pure state space model counts as one head of its inner width."""
+    """The attention of a layer."""
     hidden, values = config.hidden, config.values
-    if config.is_mamba or not values.get("num_attention_heads"):
-        return Attention(1, 2 * hidden, hidden, 0)
     heads = config.need("num_attention_heads")
     rank = config.get("kv_lora_rank")
     if rank:
@@ -310,29 +304,10 @@ def linear_attention(config: ModelConfig) -> int:
     return config.hidden * (2 * keys + 3 * values + 2 * value_heads)
 
 
-def state_space(config: ModelConfig) -> int:
-    """The parameters of one Mamba 2 layer (arXiv 2405.21060); UsageError for Mamba 1."""
-    heads = config.get("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
-    head_width = config.get("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-    if config.is_mamba and not heads:
-        # In a model without attention, `num_heads` counts the heads of the state space.
-        heads, head_width = config.get("num_heads"), config.get("head_dim")
-    if not heads or not head_width:
-        raise config.uncounted("mamba (1)")
-    inner = config.get("mamba_d_ssm", default=heads * head_width)
-    state = config.get("mamba_d_state", "ssm_state_size", "state_size", default=16)
-    kernel = config.get("mamba_d_conv", "conv_kernel", default=4)
-    groups = config.get("mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
-    # The input projection gives the gate, the convolution's input and a step for each head.
-    mixed = inner + 2 * groups * state
-    return config.hidden * (2 * inner + mixed + heads) + mixed * kernel
-
-
 def mixers_of(config: ModelConfig) -> Sequence[str]:
     """The mixer of each layer, in order. UsageError for kinds of layers that plan does not count.
 
-    If the config does not describe its layers, all of them have attention, or state space in a
-    Mamba.
+    If the config does not describe its layers, all of them have attention.
     """
     values = config.values
     uncounted = [key for key in UNCOUNTED_KEYS if values.get(key) is not None]
@@ -351,7 +326,7 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
         # The last layer of every period has attention.
         without = mixer_named(config, "linear_attention")
         return [without if layer % period else ATTENTION for layer in range(1, layers + 1)]
-    return [STATE_SPACE if config.is_mamba else ATTENTION] * layers
+    return [ATTENTION] * layers
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
@@ -360,15 +335,13 @@ def mixer_named(config: ModelConfig, kind: str) -> str:
     transformers 5 writes `linear_attention` for state space too, which the model's other keys
     reveal. Linear attention without known keys (MiniMax) is counted like attention.
     """
-    if kind in ("mamba", "mamba2", "hybrid"):
-        return STATE_SPACE
     if "attention" not in kind:
         raise config.uncounted(kind)
     if kind == "linear_attention":
         if config.values.get("linear_num_value_heads"):
             return LINEAR
         if config.has("mamba") or config.has("state_size"):
-            return STATE_SPACE
+            raise config.uncounted("state space")
     return ATTENTION
 
 
@@ -388,9 +361,6 @@ class Mlp(NamedTuple):
 
 def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     """The MLPs of a model, each expert or dense MLP with this number of weight matrices."""
-    # A pure Mamba has no MLPs.
-    if config.is_mamba and not config.values.get("intermediate_size"):
-        layers = 0
     width = config.mlp_width
     # One column or row in each matrix.
     unit = matrices * config.hidden
