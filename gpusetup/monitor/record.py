@@ -6,7 +6,6 @@ It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain, islice
@@ -26,12 +25,6 @@ FORMAT_HINT = (
     "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For "
     "the output of a program use `gpusetup doctor --report FILE`"
 )
-OTHER_TOOLS = {
-    "nvitop": re.compile(r"\bNVITOP \d"),
-    # `[0] NVIDIA GeForce RTX 3090 | 62°C,  98 % | 21034 / 24576 MB | user(20816M)`
-    "gpustat": re.compile(r"^\s*\[\d+\] .*\|.*\d+ ?%.*\| *\d+ / +\d+ MB"),
-}
-"""A pattern for the screens of other tools, which round their figures and show a single moment."""
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
@@ -61,13 +54,6 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     lines_with_text = [line for line in beginning if line.strip()]
-    for tool, pattern in OTHER_TOOLS.items():
-        if any(map(pattern.search, lines_with_text)):
-            hint = (
-                "save what `nvidia-smi -q` prints instead, or watch a minute with `gpusetup "
-                "monitor 60`"
-            )
-            raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=hint)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
     # document per line. An empty file may be one that has just begun.
     if not lines_with_text or lines_with_text[0].lstrip().startswith(("{", "[")):

@@ -10,6 +10,7 @@ from replayed import Judge
 
 from gpusetup import cli
 
+GPUSTAT = "host  Thu Nov 20 2025\n[0] NVIDIA A100 | 34'C,   0 % |     3 / 81920 MB |\n"
 COLUMNS = (
     "timestamp, index, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], "
     "memory.total [MiB], temperature.gpu, power.draw [W], power.limit [W], clocks.sm [MHz]"
@@ -56,21 +57,10 @@ def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
     assert ("a rank waits in a collective" in summary["evidence"]) == (len(gpus) > 1)
 
 
-@each(
-    "tool, screen",
-    [
-        ("gpustat", "host  Thu Nov 20 2025\n[0] NVIDIA A100 | 34'C,   0 % |     3 / 81920 MB |\n"),
-        (
-            "nvitop",
-            "│ NVITOP 1.3.2       Driver Version: 550.54      CUDA Driver Version: 12.4 │\n",
-        ),
-    ],
-)
-def test_another_tools_screen_is_refused_by_name(
-    tool: str, screen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_screen_of_another_tool_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "screen.txt"
-    file.write_text(screen, encoding="utf-8")
+    file.write_text(GPUSTAT, encoding="utf-8")
     assert cli.main(["monitor", "--replay", str(file)]) == 2
-    told = capsys.readouterr().err
-    assert f"the screen of {tool}" in told and "`nvidia-smi -q`" in told
+    assert "nvidia-smi's output" in capsys.readouterr().err
