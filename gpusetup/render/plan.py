@@ -89,8 +89,8 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
     lines = [
         ScreenLine(f"  The job {fits} on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
-        *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
         *_explained([fewer.recipe]),
+        *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
     ]
     yield from section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
