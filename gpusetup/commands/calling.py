@@ -10,6 +10,7 @@ from typing import Any
 
 from gpusetup.commands.parser import command, read_words, refuse_values
 from gpusetup.commands.question import CommandQuestion, parts
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.render.console import Console, shareable
 
@@ -34,28 +35,26 @@ class SilentConsole(Console):
 
 def answered(name: str, values: Mapping[str, Any]) -> object:
     """The document that a command prints for these option values; None means that the option is not
-    given.
-
-    Raises the GpuSetupError that the command line would print, with passwords from the options
-    removed from its text. For a bug in gpusetup, the error has exit code 5. Raises TypeError for an
-    unknown option, and for a value of a type that its option does not accept.
-    """
+    given. Raises the GpuSetupError that the command line would print, with passwords from the
+    options removed from its text. For a bug in gpusetup, the error has exit code 5. Raises
+    TypeError for an unknown option, and for a value of a type that its option does not accept."""
     module = command(name)
+    # verify's `run` prints the answer itself, so it has a second function, which returns it.
     ask = getattr(module, "ask_from_python", module.run)
     given = {field: value for field, value in values.items() if value is not None}
     try:
         question = _question_of(name, module.Question, given)
         try:
             reply = ask(question, SilentConsole(json=True, color=False))
+        except GpuSetupError:
+            raise
         except Exception as problem:
-            if isinstance(problem, GpuSetupError):
-                raise
             raise own_fault(problem, "please report it with the traceback") from problem
     except GpuSetupError as problem:
         problem.message, problem.hint = shareable(problem)
         problem.args = (problem.message,)
         raise
-    return getattr(reply, "document", reply)
+    return reply.document if isinstance(reply, Reply) else reply
 
 
 def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) -> CommandQuestion:
@@ -75,6 +74,7 @@ def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) 
     # The parser cannot read a value such as a snapshot, but checks whether it may be given together
     # with the other options. So give it some word, which `replaced` then replaces.
     words = kind(**{**given, **dict.fromkeys(passed, "passed")}).words()
+    # `read_words` does not check the words after `--`, which are positional arguments here.
     refuse_values(words)
     _, parsed = read_words([*name.split(), *words])
     return kind.typed(parsed).replaced(**passed)  # type: ignore[no-any-return]

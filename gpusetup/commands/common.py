@@ -132,11 +132,8 @@ def gather(
 ) -> Snapshot:
     """Read the machine that the options name: an example, a snapshot file or a snapshot (`named`),
     or this machine with one of its environments (`python`), waiting `timeout` seconds for the
-    driver.
-
-    `need_target`: whether the command ends if there is no Python environment (`Blocked`, exit code
-    3). Otherwise it continues with unknown Python and torch.
-    """
+    driver. `need_target`: raise Blocked if there is no Python environment; otherwise its Python and
+    torch are unknown."""
     if named:
         from gpusetup.probe.snapshot_files import machine_named
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shtab
 
 from gpusetup.commands.parser import COMMANDS, CommandParser, build_parser
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument
@@ -28,19 +28,17 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
-    import shtab
-
     parser = build_parser(*COMMANDS)
-    _complete_files(parser, shtab.FILE)
+    _complete_files(parser)
     out.script(shtab.complete(parser, question.shell))
     return Reply()
 
 
-def _complete_files(parser: CommandParser, files: Any) -> None:
+def _complete_files(parser: CommandParser) -> None:
     """Make options that accept a file or folder complete file names, in a parser and in the parsers
     of its commands."""
     for action in parser._actions:
         if action.metavar in FILES:
-            action.complete = files  # type: ignore[attr-defined]
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
     for child in parser.children.values():
-        _complete_files(child, files)
+        _complete_files(child)

@@ -78,26 +78,28 @@ def run(question: Question, out: Console) -> Reply:
     # A report is about somebody else's folder.
     project = _project_here(host, catalog) if question.report is None else None
     # Unless the user named a torch, the project decides on the torch of each fix.
-    words: tuple[str, ...] = ()
+    project_words: tuple[str, ...] = ()
     if project and question.torch is None:
-        words = project.words
+        project_words = project.words
+        # A project without a wish names a torch that nothing here fits, or has it in its image.
         wish = replace(project.wish, installer=installer) if project.wish else wish
     answer = diagnose(
         snapshot,
         catalog,
         choose(wish, host, catalog),
         other_host=bool(question.gpu or question.driver),
-        project_words=words,
+        project_words=project_words,
     )
     answer = replace(answer, project=project.answer if project else None)
     # With one of these options, the user has chosen what to examine.
-    is_chosen = question.given & {"report", "machine", "python", "gpu", "driver"}
-    if snapshot.torch.installed is False and not is_chosen:
+    chosen = question.given & {"report", "machine", "python", "gpu", "driver"}
+    if snapshot.torch.installed is False and not chosen:
         from gpusetup.probe.environments import environments_with_torch
         from gpusetup.system.system import System
 
         others = environments_with_torch(System(), snapshot.python.prefix)
         answer = replace(answer, other_environments=others)
+    # Only Python passes a whole snapshot as the machine, and gets the answer without a screen.
     recorded = Path(str(question.machine)).name if question.machine else None
     code = exit_code(answer, strict=question.strict)
     return Reply(answer, lambda answer: doctor_screen(answer, recorded), code)
@@ -141,15 +143,14 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
 
 
 def exit_code(answer: DoctorAnswer, *, strict: bool) -> int:
-    """The exit code of `doctor`: 0 if no failure was found or only speed is lost, otherwise 1.
-
-    With `strict` it is also 1 for a warning.
-    """
+    """The exit code of `doctor`: 0 if no failure was found or only speed is lost, otherwise 1. With
+    `strict` it is also 1 for a warning."""
     severities = {finding.severity for finding in answer.findings}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         return 1
     if answer.cause == "ok":
         return 0
-    # The root cause is not an error, for example if the GPU waits for its input.
+    # A root cause that is not an error only costs speed, as a GPU that waits for its input does. A
+    # cause that no finding is the root of is a program's failure.
     is_only_slow = any(finding.root for finding in answer.findings)
     return 0 if is_only_slow and answer.cause != "unknown" else 1

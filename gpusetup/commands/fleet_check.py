@@ -33,7 +33,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
-    """Check this node, compare it with the profile, and reply with the verdict."""
+    """Check this node, compare it with the profile, and print the verdict, then a hint."""
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import name_of_node, read_node
@@ -55,11 +55,8 @@ def run(question: Question, out: Console) -> Reply:
 
 def _write_metrics(name: str, answer: NodeCheckAnswer, out: Console) -> None:
     """Replace the file of metrics atomically and make it readable for all users, because
-    node_exporter runs as another user.
-
-    If it cannot be written, for example on a full disk, this only prints a warning and does not
-    change the exit code, because the command's purpose is to report the node's health.
-    """
+    node_exporter runs as another user. If it cannot be written, for example on a full disk, this
+    only prints a warning, because the command's purpose is to report the node's health."""
     from gpusetup.fleet.prometheus import metrics
     from gpusetup.install.switching.files import write_safely
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 USUAL_FOLDER = "gpusetup-fleet"
 
-
 SUMMARY = """Runs `fleet check`, `snapshot` and `verify` on every idle node of Slurm, Ray or
 Kubernetes, or on the hosts listed in a file. It saves the records in a folder, and shows them as
 `fleet show` does. The exit code is 1 if a node failed or did not respond."""
@@ -147,7 +146,8 @@ def _engine(question: Question) -> Engine:
         return Ray(work, question.ray)
     from gpusetup.fleet.engines.kubernetes import Kubernetes
 
-    return Kubernetes(work, question.kubernetes or "", question.runtime_class)
+    assert question.kubernetes is not None, "the parser requires one of the four engines"
+    return Kubernetes(work, question.kubernetes, question.runtime_class)
 
 
 def _folder(question: Question) -> Path:
@@ -163,7 +163,8 @@ def _folder(question: Question) -> Path:
 
 
 def _collect(engine: Engine, into: Path, out: Console) -> None:
-    """Run the work on each node, and save its records as soon as they come."""
+    """Run the work on each node, and save its records as soon as they come. A node that turns out
+    to be busy is noted in `engine.skipped`."""
     from gpusetup.fleet.engines.engine import ask_all
     from gpusetup.fleet.work import write_records
 

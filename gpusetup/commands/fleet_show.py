@@ -23,7 +23,6 @@ EXAMPLES = (
     'gpusetup fleet show records/ --nodes "gpu[001-064]"',
 )
 
-
 NODES: Any = option(
     "the nodes that you expect, e.g. gpu[001-016],login1; a node without a record counts as failed",
     "--nodes",
@@ -52,17 +51,15 @@ def judged(
     strict: bool = False,
 ) -> Reply:
     """The reply with the state of every node, worst first. With `strict`, the exit code is 1 even
-    if a node only differs.
-
-    `nodes` should have a record; `not_asked` maps each node that was skipped to the reason.
-    """
+    if a node only differs. `nodes` should have a record; `not_asked` maps each node that was
+    skipped to the reason."""
     from gpusetup.render.fleet import fleet_screen
 
     records = read_folder(Path(folder))
     if not records.nodes:
-        first = f"; {records.left_out[0]}" if records.left_out else ""
+        example = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(
-            f"{folder} contains no gpusetup record{first}",
+            f"{folder} contains no gpusetup record{example}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
     fleet = replace(answer(records, nodes), not_asked=not_asked)

@@ -74,8 +74,8 @@ if TYPE_CHECKING:
 
 
 def wish_of(question: InstallQuestion) -> Wish:
-    """The request that the command's options express. Raises UsageError if they name two versions
-    of torch."""
+    """The request that the command's options express; a torchvision with a version also requests
+    its torch. Raises UsageError if they name two versions of torch."""
     wish = parse_words(question.packages, question.torch)
     wish = with_torch_of_companions(wish, load_catalog())
     return replace(wish, backend=question.backend, upgrade=question.upgrade)
@@ -104,16 +104,15 @@ def choose_task(
     talk: Callable[[str], None],
     index: AnsweringIndex | None = None,
 ) -> Task:
-    """The task for a request, with packages from an `index`.
-
-    Raises Unsatisfiable if no build fits, or if torch would not help (`refuse_useless_install`).
-    With an index, the caller has checked that before the index was asked.
-    """
+    """The task for a request, with packages from an `index`. Raises Unsatisfiable if no build fits,
+    or if torch would not help (`refuse_useless_install`). With an index, the caller has checked
+    that before the index was asked."""
     catalog = load_catalog()
     choice = choose(wish, host, catalog, index)
     if index is None:
         refuse_useless_install(question, wish, host, choice, talk)
-    refuse_unfit(choice, host.machine)
+    else:
+        refuse_unfit(choice, host.machine)
     return Task(
         wish=wish,
         host=host,
@@ -142,18 +141,16 @@ def refuse_useless_install(
     question: InstallQuestion, wish: Wish, host: Host, choice: Choice, talk: Callable[[str], None]
 ) -> None:
     """Raise Unsatisfiable if installing torch would not fix the machine's problem, or if no build
-    fits."""
+    fits. If the user wants the installation all the same, only tell them of the problem."""
     other_host = question.for_other_host
     diagnosis = diagnose(host.machine, load_catalog(), choice, other_host=other_host)
     finding = blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
     if finding:
-        # The problem does not matter if torch stays as it is, or if a build was requested. A file
-        # in the working folder that hides one of torch's modules only affects programs that are
-        # started there.
-        # Only other packages were requested, even if they bring another torch.
-        keeps_torch = choice.installed is not None and not wish.is_about_torch
         is_requested = wish.names_build or wish.upgrade
-        if not (is_requested or keeps_torch or finding.id == "module-shadowed"):
+        only_packages = choice.installed is not None and not wish.is_about_torch
+        # A file in the working folder that hides one of torch's modules (`module-shadowed`) only
+        # affects programs that are started there.
+        if not (is_requested or only_packages or finding.id == "module-shadowed"):
             raise not_torchs_fault(finding, host.machine)
         talk(f"First: {finding.title} ({finding.id}). Installing torch does not fix that.")
     refuse_unfit(choice, host.machine)
@@ -198,30 +195,30 @@ class Run(NamedTuple):
 
 def install(question: InstallQuestion, out: Console) -> Reply:
     """Choose a torch for the environment, show the planned change, ask for confirmation, and carry
-    it out.
-
-    If the test fails, the previous packages are restored.
-    """
+    it out. If the test fails, the previous packages are restored."""
     # An interrupted installation is completed or reverted first, because a half-finished state must
     # not be read.
     folder = target_folder(question.python, question.venv)
     recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An existing environment is read by its folder. If none is named, the active one is read.
-    python, new_venv = question.venv or question.python, None
-    if question.venv and must_create_venv(question.venv):
+    python = question.venv or question.python
+    new_venv = question.venv if question.venv and must_create_venv(question.venv) else None
+    if new_venv:
         # A new environment is created from the Python that runs gpusetup.
-        python, new_venv = sys.executable, question.venv
+        python = sys.executable
     machine = gather(out, python=python, need_target=True)
     assert machine.python.executable is not None, "`need_target` ends without an interpreter"
     target = Target(layout=layout_of(machine.python.executable), venv=new_venv)
     job = InstallJob(talk=out.talk)
     run = Run(question, out, job, machine, target)
     refuse_torch_of_conda(question, machine)
-    wish, asks = wish_of(question), tuple(map(read_ask, question.requirements))
-    # The notes name the interpreter for which their commands are meant.
+    wish = wish_of(question)
+    asks = tuple(map(read_ask, question.requirements))
+    # The decision's notes contain commands for the target's Python, which may not exist yet.
     there = replace(machine, python=replace(machine.python, executable=target.python))
     decision = decide(asks, wish, host_for(question, wish, there), load_catalog())
-    notes, task = decision.notes, _task_in_environment(run, decision.wish)
+    notes = decision.notes
+    task = _task_in_environment(run, decision.wish)
     if task.changes.is_empty:
         verdict = None
         if not (question.no_verify or question.dry_run):
@@ -240,7 +237,7 @@ def _task_in_environment(run: Run, wish: Wish) -> Task:
     """The task for a request in an environment, after looking for reasons to stop."""
     question, talk = run.question, run.out.talk
     host = host_for(question, wish, run.machine, is_new=run.target.venv is not None)
-    # No index is asked for the packages of AMD's and Intel's GPUs.
+    # For AMD's and Intel's GPUs (`maker`), `choose` chooses only torch, and asks no index.
     if not wish.packages or question_of(wish, host, load_catalog()).maker:
         return choose_task(question, wish, host, talk)
     # An index may take minutes, so look for reasons to stop before it is asked.
@@ -319,8 +316,8 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
     folder = target_folder(question.python, question.venv)
     recovered = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
-    # An interrupted installation was found and has just been reverted, so there is nothing more to
-    # undo.
+    # An interrupted installation was just reverted, so there is nothing more to undo. In the phase
+    # `keeping`, it was completed instead.
     if recovered and recovered.phase != "keeping":
         return _undone(folder, recovered)
     layout = layout_of_folder(folder)
@@ -332,6 +329,7 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     for name, version in journal.after.items():
         previous = journal.before.get(name)
         lines.append(f"{name} {version} -> {previous}" if previous else f"{name} {version} goes")
+    # The row `undo` replaces the usual row of changes.
     screen = screens.plan_screen(planned, {"undo": ", ".join(lines), "change": None})
 
     def restore_previous() -> Reply:
@@ -360,8 +358,8 @@ def show_described(
     last_step: tuple[str, ...] | None = None,
     note: str | None = None,
 ) -> Reply:
-    """Show the commands for a machine, as its user would type them there, followed by one more
-    step, without asking or changing anything."""
+    """Show the commands for a machine, as its user would type them there, without asking or
+    changing anything. `last_step` is one more command, `note` one more note."""
     refuse_torch_of_conda(question, machine)
     installed = installed_packages(machine)
     before = {name: installed[name].version for name in FAMILY if name in installed}
@@ -380,8 +378,9 @@ def show_described(
         python = machine.python.executable
         for step in steps_of_wheels("uv", task.choice, python, packages, question.root):
             argvs.append(tuple(map(without_logins, step.argv)))
-    argvs += [last_step] if last_step else []
-    notes = (*filter(None, [note]), *decision.notes)
+    if last_step:
+        argvs.append(last_step)
+    notes = (note, *decision.notes) if note else decision.notes
     answer = InstallAnswer(
         state="unchanged" if changes.is_empty else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
@@ -453,14 +452,15 @@ def _project_here() -> Ask:
     ask = Ask(path=PROJECT_FILE, kind="pyproject")
     if named_file.is_there(Path(PROJECT_FILE)):
         ask = read_ask(PROJECT_FILE)
-    # A pyproject.toml may only configure tools, beside a requirements.txt.
-    is_of_project = ask.has_project or ask.is_poetry or ask.requests
-    return ask if is_of_project else ask_of_folder() or ask
+    if ask.has_project or ask.is_poetry or ask.requests:
+        return ask
+    # A pyproject.toml may only configure tools, next to a requirements.txt that names torch.
+    return ask_of_folder() or ask
 
 
 def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
-    """The reply with the edit for a project of uv or Poetry: with one extra for each build, with a
-    torch of its own, or without one."""
+    """The reply with the edit for a project of uv or Poetry: one that has an extra for each build,
+    one that names torch, or one that does not."""
     catalog = load_catalog()
     host, python_notes = _for_pythons(ask, host, wish, catalog)
     # uv itself chooses a Python for the project, so the one here excludes nothing.
@@ -472,9 +472,10 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     names_torch = bool(ask.family or decision.variant)
     after: dict[str, str] = {}
     if backends := backends_of_variants(ask, build, catalog):
-        fitting = [one for one, backend in backends.items() if build and backend == build.backend]
+        fitting = [extra for extra in backends if build and backends[extra] == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
         chosen = [*fitting, *backends][0]
+        # Only a torch that the user named is written into the extras.
         pinned = build if wish.torch else None
         edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
     elif build is None:
@@ -493,6 +494,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
         after = labelled(build, family)
     steps = edit.steps
+    # A step `uv add torch` above already adds the packages.
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
     notes = [*edit.notes, *python_notes, *decision.notes]
@@ -527,8 +529,8 @@ def _for_pythons(
         return host, ()
     with_oldest = replace(host, facts=replace(host.facts, python=lower_bound[1]))
     with suppress(Unsatisfiable):
-        wish = decide((replace(ask, python=None),), wish, with_oldest, catalog).wish
-        if best_build(question_of(wish, with_oldest, catalog)):
+        decision = decide((replace(ask, python=None),), wish, with_oldest, catalog)
+        if best_build(question_of(decision.wish, with_oldest, catalog)):
             return with_oldest, ()
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "

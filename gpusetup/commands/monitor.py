@@ -106,6 +106,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     until it is stopped."""
     scripts = Path(__file__).resolve().parent.parent / "child_scripts"
     # With `-I`, no variable and no file in the user's folder can change what the child imports.
+    # hold_back.py keeps NVML from loading a kernel module.
     python = (sys.executable, "-I", str(scripts / "hold_back.py"), str(scripts / "read_nvml.py"))
     return StreamingChild((*python, f"{interval:g}", str(count)))
 
@@ -258,8 +259,8 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
     from gpusetup.monitor.summary import recorded_samples, summarise
     from gpusetup.render.monitor import summary_text
 
-    run = read_recording(file, question.interval)
-    tally, recorded = recorded_samples(run.documents)
+    recording = read_recording(file, question.interval)
+    tally, recorded = recorded_samples(recording.documents)
     if not tally.samples:
         raise UsageError(f"{file} holds no sample")
     # nvidia-smi dmon prints no times, for example; a single sample needs none.
@@ -267,6 +268,6 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
         apart = f"{question.interval:g} s between samples"
         out.talk(f"{file} contains no times: assuming {apart} (`--interval`)")
     # A log of nvidia-smi has no summary that names its source.
-    source = recorded.source or (run.log.name if run.log else None)
+    source = recorded.source or (recording.log.name if recording.log else None)
     about = replace(recorded, source=source, command=question.after or recorded.command)
     return Reply(summarise(tally, about), summary_text)

@@ -35,6 +35,7 @@ class Recording(ExitStack):
         if name := self.out.output:
             with blocked_by_files(f"Cannot write {name}", "name another `--output`"):
                 file = Path(name).open("w", encoding="utf-8", newline="")  # noqa: SIM115
+            # It is closed at the end of the recording.
             self._file = self.enter_context(file)
 
     @contextmanager
@@ -61,11 +62,11 @@ class Recording(ExitStack):
                 self._draw(sample)
 
     def finish(self, about: Summary, *, to_stderr: bool = False) -> None:
-        """Write the summary; `about` as for `summarise`. `to_stderr`: write its text to stderr,
-        because stdout belongs to the command that ran."""
-        summary = summarise(self.tally, about)
+        """Write the summary; `about` has no figures and no verdict yet. `to_stderr`: write its text
+        to stderr, because stdout belongs to the command that ran, unless it goes to `--output`."""
         from gpusetup.render.monitor import summary_text
 
+        summary = summarise(self.tally, about)
         if self._file is not None:
             print(to_json(summary), file=self._file, flush=True)
         elif to_stderr and not self.out.output:

@@ -83,6 +83,7 @@ class CommandParser(argparse.ArgumentParser):
         mistyped = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^'\s=]+)", message)
         word = mistyped[1] if mistyped else ""
         known = (*self.children, *self._option_string_actions)
+        # The word is right but at a wrong place, as in `gpusetup --json doctor`.
         if word in known:
             hint = "options come after the command: `gpusetup doctor --json`"
             raise UsageError(message, hint=hint)
@@ -94,6 +95,7 @@ class CommandParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The help text, with the summary wrapped to the terminal's width."""
         # RawDescriptionHelpFormatter, which leaves the examples as they are, does not wrap it.
+        # argparse keeps two columns free in the rest of the help, too.
         width = get_terminal_size().columns - 2
         self.description = textwrap.fill(" ".join((self.description or "").split()), width)
         return super().format_help()
@@ -130,22 +132,23 @@ def build_parser(*with_options: str) -> CommandParser:
     )
     no_color = "print without colour (like setting the variable NO_COLOR)"
     parser.add_argument("--no-color", action="store_true", help=no_color)
-    where = "show where in the code an error occurred"
-    parser.add_argument("-v", "--verbose", action="store_true", help=where)
+    verbose = "show where in the code an error occurred"
+    parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
-    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
-    for name, what in COMMANDS.items():
+    level = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+    for name, help in COMMANDS.items():
         if name in with_options:
-            parser.children[name] = _add(kinds, name, what)
+            parser.children[name] = _add(level, name, help)
         else:
-            parser.children[name] = kinds.add_parser(name, help=what)
+            parser.children[name] = level.add_parser(name, help=help)
     return parser
 
 
-def _add(kinds: Any, name: str, help: str) -> CommandParser:
-    """Add a command or action to the parsers of one level, with its options or its actions."""
+def _add(level: Any, name: str, help: str) -> CommandParser:
+    """Add a command (`fleet`) or action (`fleet show`) to argparse's parsers of its level, with its
+    options or its actions."""
     module = command(name)
-    child: CommandParser = kinds.add_parser(
+    child: CommandParser = level.add_parser(
         name.rpartition(" ")[2],
         help=help,
         description=module.SUMMARY,
@@ -157,8 +160,8 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         below = child.add_subparsers(
             dest="action", metavar="ACTION", required=True, parser_class=CommandParser
         )
-        for action, what in actions.items():
-            child.children[action] = _add(below, f"{name} {action}", what)
+        for action, action_help in actions.items():
+            child.children[action] = _add(below, f"{name} {action}", action_help)
         return child
     add_options(child, module.Question)
     actions_of_options = [spec.keywords.get("action") for spec in module.Question.OPTIONS.values()]
@@ -201,12 +204,13 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
     is_verbose = not {"-v", "--verbose"}.isdisjoint(words[:end])
-    words = (*(word for word in words[:end] if word not in SCREEN_WORDS), *words[end:])
-    if "help" in words[:1]:
-        words = (*words[1:], "--help")
-    commands = [word for word in words if word in COMMANDS]
+    # `main` reads `--no-color` from the words itself.
+    rest = (*(word for word in words[:end] if word not in SCREEN_WORDS), *words[end:])
+    if "help" in rest[:1]:
+        rest = (*rest[1:], "--help")
+    commands = [word for word in rest if word in COMMANDS]
     parser = build_parser(*commands[:1])
-    options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
+    options, unknown = parser.parse_known_args(rest)  # type: ignore[no-untyped-call]
     if unknown:
         message = f"unrecognized arguments: {' '.join(unknown)}"
         parser_of(options.command or "").error(message)

@@ -214,14 +214,14 @@ def request_of(options: Question, out: Console) -> PlanRequest:
     gpus = options.gpus or gpus_of_config or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     place = replace(place, sp=question.sp, predict=options.predict)
-    if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
-        question = replace(question, gpus=None)
+    if question.solve == "gpus" and not options.gpus:
+        question = replace(question, gpus=None)  # plan finds the number
     job = job_of(question, shape, place)
     return PlanRequest(question=question, place=place, job=job, from_config=from_config)
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question in a config, with the options; UsageError if neither names a model."""
+    """The question in a config, overridden by the options; UsageError if neither names a model."""
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )

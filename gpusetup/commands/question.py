@@ -155,7 +155,7 @@ class CommandQuestion:
         changed.__dict__.update(changes)
         return changed
 
-    def words(self, *without: str) -> list[str]:
+    def words(self, *, without: Sequence[str] = ()) -> list[str]:
         """The given options as command-line words, with positional arguments last; the fields in
         `without` are left out."""
         options: list[str] = []

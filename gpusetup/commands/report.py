@@ -12,11 +12,12 @@ from typing import BinaryIO
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.units import MIB
 from gpusetup.report.cleaning import decode
 from gpusetup.report.read import read_bytes
 
-WHOLE = 1 << 20
-"""How many bytes of a text are read: of a longer one, the beginning and the end."""
+READ_BYTES = MIB
+"""How much of a text is read: of a longer one, the beginning and the end."""
 MOST_BYTES = 1 << 30
 """Where the search for the end of a text stops, because a device such as /dev/zero has none."""
 
@@ -41,7 +42,7 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     if not re.search(r"[^\W_]", text):
         return _with_event(snapshot, "report-empty")
     if len(raw) < size:
-        whole, part = f"{size / WHOLE:.1f} MiB", f"{len(raw) / WHOLE:.1f} MiB"
+        whole, part = f"{size / MIB:.1f} MiB", f"{len(raw) / MIB:.1f} MiB"
         return _with_event(snapshot, "report-cut", size=whole, read=part)
     return snapshot
 
@@ -54,11 +55,12 @@ def _with_event(snapshot: Snapshot, kind: str, **values: str) -> Snapshot:
 def beginning_and_end(stream: BinaryIO) -> tuple[bytes, int]:
     """The text and its size in bytes. A text that is longer than 1 MiB is cut to its first and its
     last half MiB."""
-    head = stream.read(WHOLE + 1)
-    if len(head) <= WHOLE:
+    head = stream.read(READ_BYTES + 1)
+    if len(head) <= READ_BYTES:
         return head, len(head)
-    size, tail, half = len(head), head, WHOLE // 2
-    while size < MOST_BYTES and (block := stream.read(WHOLE)):
+    half = READ_BYTES // 2
+    size, tail = len(head), head[-half:]
+    while size < MOST_BYTES and (block := stream.read(READ_BYTES)):
         size += len(block)
         tail = (tail + block)[-half:]
-    return head[:half] + tail[-half:], size
+    return head[:half] + tail, size

@@ -119,7 +119,7 @@ def run(question: Question, out: Console) -> Reply:
     is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
     index = None
-    # No index is asked for the packages of AMD's and Intel's GPUs.
+    # For AMD's and Intel's GPUs (`maker`), `choose` chooses only torch, and asks no index.
     if wish.words and not wish.offline and question_of(wish, host, catalog).maker is None:
         out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
         index = UserIndexes(machine, root)
@@ -195,28 +195,27 @@ def _document(
 ) -> ResolveAnswer:
     """The answer as a document, with the commands for each installer; `root` is torch's index
     without a login."""
-    build, packages, newest = choice.build, choice.packages, choice.newest
-    # In a described environment, no installed packages are known. With requested packages, the
-    # installed ones do not count.
-    is_in_environment = build is not None and machine.python.executable and newest and not packages
+    build, packages = choice.build, choice.packages
     # The commands name torch's packages, and the requested packages or the installed ones that must
     # change with torch. What torch's own index has is installed together with torch.
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
+    rejections = choice.rejections
     if packages:
         of_set = {one.name for one in packages}
         requested = [one for one in packages if one.asked and one.name not in FAMILY]
         of_default_index = (one.requirement for one in requested if not one.index_url)
         names = (*(name for name in FAMILY if name in of_set), *of_default_index)
-    elif build is not None and is_in_environment:
+    elif choice.newest:
+        # If torch is installed, the reasons are against builds of any version, not only of its own.
+        rejections = choice.newest.rejections
+    # Without an executable, the environment is described, and no installed packages are known.
+    if build and machine.python.executable and not packages:
         names = (*FAMILY, *dependents_to_reinstall(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
     if APPLE.id in [gpu.maker for gpu in machine.gpus or ()]:
         notes.append(ON_APPLE)
-    # If torch is installed, the reasons are against builds of any version, not only of its own.
-    rejections = newest.rejections if newest and not packages else choice.rejections
     conda_name = new_environment(machine, question.name)
-    is_over_conda = is_conda_torch(machine) and choice.wish.installer != "conda"
     # conda's command is for another build, because its channels have other builds, and lack some of
     # the newest torch versions.
     wish = replace(choice.wish.of_torch_alone, installer="conda")
@@ -225,11 +224,13 @@ def _document(
         wish = replace(wish, torch=f"=={build.torch}")
     in_channels = question_of(wish, host, load_catalog())
     from_conda = nearest_fitting(build.torch, in_channels) if build else None
+    # A newer torch is not offered if packages decide on it, nor if it is a wheel and torch is
+    # conda's, because `install` refuses that.
+    is_over_conda = is_conda_torch(machine) and choice.wish.installer != "conda"
     return replace(
         answer_of(choice, machine, names, conda_name, root, from_conda),
         packages=packages,
         rejections=rejections,
         notes=tuple(notes),
-        # `install` would not take a wheel that is offered beside conda's torch.
         newest=None if packages or is_over_conda else offer_of(choice, root),
     )

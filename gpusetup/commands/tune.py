@@ -114,9 +114,8 @@ def run(question: Question, out: Console) -> Reply:
         measured = Measured(batch_size=answer.batch_size, is_faster=gains_by_role(answer.benchmark))
         proposal = propose(config, facts, measured)
         answer = replace(answer, device=answer.device or facts.gpu)
-        source = question.config or config.name
-        target = source if question.in_place else question.target
-        answer = with_proposal(answer, config, proposal, source=source, target=target)
+        target = config.name if question.in_place else question.target
+        answer = with_proposal(answer, config, proposal, source=config.name, target=target)
     # Without a config, a search that finds no batch size has no answer.
     is_answered = config or answer.batch_size or answer.benchmark
     code = 0 if is_answered and not answer.cannot_fit else Unsatisfiable.exit_code

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "SUMMARY", "Question", "ask_from_python", "run"]
 
-
 _PARSER = ArgumentParser(add_help=False)
 add_options(_PARSER)
 _ACTIONS: dict[str, Any] = {action.option_strings[0]: action for action in _PARSER._actions}
@@ -69,14 +68,12 @@ FOLDER = str(Path(gpusetup.verify.__file__).parent)
 
 def run(question: Question, out: Console) -> Reply:
     """Run verify in a child process, which writes the answer itself, and reply with its exit code.
-
-    A signal that asks gpusetup to end is passed on, so that verify reports what it knows.
-    """
+    A signal that asks gpusetup to end is passed on, so that verify reports what it knows."""
     from gpusetup.system.processes import foreground
     from gpusetup.system.signals import ENDING_SIGNALS, handle_signals
 
     python = _target(question, out)
-    words = question.words("python")
+    words = question.words(without=("python",))
     if out.json:
         words.append("--json")
     if out.verbose:
@@ -97,10 +94,8 @@ def run(question: Question, out: Console) -> Reply:
 
 
 def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
-    """Run verify for the Python API, and return the document that the child process prints.
-
-    Raises the error in the child's error document, or ToolFailed if the child printed no document.
-    """
+    """Run verify for the Python API, and return the document that the child process prints. Raises
+    the error in the child's error document, or ToolFailed if the child printed no document."""
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
@@ -108,7 +103,7 @@ def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
     from gpusetup.system.processes import run as start
 
     python = _target(question, out)
-    argv = (python, FOLDER, *question.words("python"), "--json")
+    argv = (python, FOLDER, *question.words(without=("python",)), "--json")
     output = start(argv, timeout=float("inf"))
     if output.exit is None:
         raise Blocked(f"Cannot start {python}: {output.problem}")
@@ -118,7 +113,7 @@ def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
         problem = from_json(output.stdout, ErrorAnswer, what="the answer of verify")
     except BadInput:
         last_line = output.stderr.strip().rpartition("\n")[2]
-        ending = how_it_ended(output.exit or 0)
+        ending = how_it_ended(output.exit)
         raise ToolFailed(f"verify gave no answer: {ending}", hint=last_line or None) from None
     raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
 

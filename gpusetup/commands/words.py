@@ -55,9 +55,10 @@ def index_root_of(named: str | None) -> str:
             hint="it is the part before the backend: `https://download.pytorch.org/whl`",
         )
     # `https://download.pytorch.org/whl/cu124`, with or without `/torch`.
-    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", public, re.IGNORECASE):
+    if with_backend := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", public, re.IGNORECASE):
+        index, backend = with_backend[1], with_backend[2].lower()
         raise UsageError(
             f"`--index {public}` ends with a backend; the index is the part before it",
-            hint=f"did you mean `--index {found[1]} --backend {found[2].lower()}`?",
+            hint=f"did you mean `--index {index} --backend {backend}`?",
         )
     return root.rstrip("/")

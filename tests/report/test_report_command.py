@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.commands.report import WHOLE, beginning_and_end
+from gpusetup.commands.report import READ_BYTES, beginning_and_end
 
 TEXT = """\
 Collecting environment information...
@@ -76,10 +76,10 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
 def test_a_long_text_says_what_was_read_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = b"RuntimeError: CUDA error: out of memory %d\n" * (WHOLE // 30)
+    raw = b"RuntimeError: CUDA error: out of memory %d\n" * (READ_BYTES // 30)
     kept, size = beginning_and_end(io.BytesIO(raw))
-    assert size == len(raw) and len(kept) <= WHOLE
-    (tmp_path / "long.txt").write_bytes(b"no word\n" * (WHOLE // 6))
+    assert size == len(raw) and len(kept) <= READ_BYTES
+    (tmp_path / "long.txt").write_bytes(b"no word\n" * (READ_BYTES // 6))
     said = run(capsys, "--report", str(tmp_path / "long.txt"))[1]
     assert "report-cut" in said and "The text has 1.3 MiB" in said
 
