@@ -9,6 +9,7 @@ nor a CI runner interprets commands in it.
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -53,12 +54,10 @@ def harmless_json(text: str) -> str:
     >>> harmless_json('"\\x9b2J ##[a]"')
     '"\\\\u009b2J #\\\\u0023[a]"'
     """
-    import json
-
     # JSON already escapes ASCII control characters, except for DEL.
     text = text.replace("##[", "#\\u0023[").replace("\x7f", "\\u007f")
     # Write the other control characters as JSON escapes, without the quotes that `dumps` adds.
-    return re.sub(rf"[\x80-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
+    return re.sub(rf"[\x80-\x9f{INVISIBLE}]", lambda mark: json.dumps(mark[0])[1:-1], text)
 
 
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
@@ -162,5 +161,6 @@ def print_in_any_encoding() -> None:
     """Make the standard streams replace characters that their encoding lacks."""
     codecs.register_error("nearest", _nearest)
     for stream in (sys.stdout, sys.stderr):
+        # A stream that a caller put in place of Python's own may be of another class.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="nearest")

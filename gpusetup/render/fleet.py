@@ -106,6 +106,7 @@ def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
         yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
         field, others = words_of(drift.field), f"most nodes have {drift.majority}"
+        # Three fields are not about one of the node's facts, and have words of ours.
         if drift.field == COPIED:
             field = "copied record"
             others = "so one of them was not examined; take a new record on each"

@@ -36,10 +36,8 @@ def plan_screen(
     system: str = OWN_SYSTEM,
 ) -> Screen:
     """The screen of a planned installation: labelled values, further lines, the commands of its
-    steps, and notes.
-
-    `system` is the operating system whose shell the commands are for.
-    """
+    steps for the shell of the operating system `system`, and notes. `values` come after the usual
+    ones, or replace them; a value of None leaves its label out."""
     changes = []
     for name in FAMILY:
         before, after = answer.before.get(name), answer.after.get(name)
@@ -57,7 +55,8 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     for wheel in wheels:
         # An index does not have to report file sizes.
         size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
-        # Show the host of the file, because an index may keep its files elsewhere.
+        # Show the host of the file, because an index may keep its files elsewhere. A wheel on this
+        # disk has no host.
         source = f"your index: {wheel.host}"
         if wheel.is_of_torch_index or not wheel.host:
             source = without_logins(wheel.url).rpartition("/")[0]

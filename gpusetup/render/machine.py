@@ -206,7 +206,8 @@ def _built(build: ResolveAnswer | Offer) -> str:
 
 
 def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
-    """The newest build that fits, with its command; None if it is the recommended build."""
+    """The newest build that fits, with its command; None if none fits, or if it is the recommended
+    build."""
     if newest is None or resolution is None or resolution.torch in (None, newest.torch):
         return None
     return f"{_built(newest)}; to install it, run `{newest.command}`"

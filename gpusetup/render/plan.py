@@ -208,7 +208,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {margin}"
 
     if memory.reserved:
-        # Before it fails, the allocator frees all gaps but these.
+        # Before it fails, the allocator frees all gaps but those of `fragmentation`.
         least_reserved = memory.allocated + memory.fragmentation
         figures = f"{memory.allocated:8.2f}  in tensors, {least_reserved:.2f} reserved"
         lines["torch reports"] = figures
@@ -252,7 +252,7 @@ def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterato
 
 
 def _explained(recipes: Sequence[str]) -> Iterator[ScreenLine]:
-    """Yields a line for each part of these recipes that says what it does."""
+    """Yields a line for each part of these recipes (`Env + SP=2`) that says what it does."""
     names = {part.partition("=")[0] for recipe in recipes for part in recipe.split(" + ")}
     for name, text in EXPLAINED.items():
         if name in names:

@@ -30,10 +30,7 @@ ERROR_LENGTH = 70
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     """The screen of tune's result: trials, measured gains, a line for each change, and what was
-    written.
-
-    `config` is the path of the training config, if the user named one.
-    """
+    written. `config` is the path of the training config, if the user named one."""
     lines = [*_measured(answer)]
     if answer.cannot_fit:
         lines += ["", marked(NO, answer.cannot_fit)]
@@ -58,12 +55,13 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     """The number of changes with a reason for each, or a line that says that nothing changes."""
     count = len(answer.changes)
+    # The screen already says why no change helps.
     if not count and answer.cannot_fit:
         return
-    found = plural(count, "change") if count else "nothing to change"
+    counted = plural(count, "change") if count else "nothing to change"
     device = f" for {answer.device}" if count and answer.device else ""
     yield ""
-    yield ScreenLine((config, HEADING), f": {found}{device}", hang=2)
+    yield ScreenLine((config, HEADING), f": {counted}{device}", hang=2)
     for change in answer.changes:
         before = "(new)" if change.added else yaml_value(change.before)
         after, reason = (yaml_value(change.after), GOOD), (f"  {change.reason}", DIM)
@@ -169,9 +167,9 @@ def note(row: Row) -> str:
     # may have a remark.
     if not row.name.startswith("+"):
         return row.detail or ""
-    result = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
+    outcome = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
     settings = {"+AMP": row.amp, "+workers": f"{row.workers} workers"}
-    return f"{settings[row.name]}, {result}" if row.name in settings else result
+    return f"{settings[row.name]}, {outcome}" if row.name in settings else outcome
 
 
 def losses(rows: Sequence[Row]) -> Iterator[str]:
