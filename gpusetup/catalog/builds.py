@@ -297,12 +297,10 @@ def _wheels_by_key(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
 
 
 def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    """Complete a snapshot from the catalog, and add a reading for the kernels of torch.
-
-    These values are added if no source gave them: torch's kernels from its build, a GPU's
-    capability and memory from its name (or the machine's memory, if the GPU shares it), and the
-    driver's CUDA version from the driver version.
-    """
+    """Complete a snapshot from the catalog, and add a reading for the kernels of torch. These
+    values are added if no source gave them: torch's kernels from its build, a GPU's capability and
+    memory from its name (or the machine's memory, if the GPU shares it), and the driver's CUDA
+    version from the driver version."""
     readings = [*snapshot.readings]
     gpus = []
     for gpu in snapshot.gpus or ():
@@ -318,13 +316,12 @@ def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
         readings.append(Reading(subject="torch.kernels", source="catalog", value=kernels))
 
     driver = snapshot.driver
-    driver_cuda = driver.cuda or None
-    if driver_cuda is None and driver.version:
-        driver_cuda = catalog.driver_cuda(driver.version)
+    if not driver.cuda and driver.version:
+        driver = replace(driver, cuda=catalog.driver_cuda(driver.version))
     return replace(
         snapshot,
         torch=torch,
-        driver=replace(driver, cuda=driver_cuda),
+        driver=driver,
         # Keep an empty tuple (no GPUs) and None (unknown GPUs) as they are.
         gpus=tuple(gpus) or snapshot.gpus,
         readings=tuple(readings),

@@ -113,14 +113,13 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
 
 def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) -> bool:
     """Whether a row's wheels can be loaded together with a torch for this CUDA major version (""
-    means a torch without CUDA).
-
-    `usual_major` is the CUDA major version of that torch on the default index; "" for a CPU build.
-    """
+    means a torch without CUDA). `usual_major` is the CUDA major version of that torch on the
+    default index; "" for a CPU build."""
     built_for_default = row.cuda == "default"
-    # Beside a torch without CUDA, only wheels for the default index's CUDA are known to fail.
     if not torch_major:
-        return not (built_for_default and usual_major) or project.python_only
+        # Only wheels for the CUDA of the default index are known to fail without it, unless the
+        # package also works without its compiled libraries.
+        return project.python_only or not (built_for_default and usual_major)
     majors = [usual_major] if built_for_default else row.cuda.split()
     # Wheels that use no CUDA fit every torch.
     return not any(majors) or torch_major in majors

@@ -70,6 +70,7 @@ def serves_backend(
         # Without CUDA and without a label, nothing shows which torch build the wheel belongs to.
         if label == "cpu":
             return None
+    # A label that names no known backend.
     if label != "cpu" and maker_of(label) is None:
         return None
 
@@ -94,7 +95,8 @@ def _companion(
     catalog: Catalog, torch: str, name: str, fits: Callable[[CompanionRelease], bool]
 ) -> str | None:
     """The companion that was released with a torch version, otherwise the newest that fits."""
-    released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
+    release = catalog.release_of(torch)
+    released_with_torch: str | None = getattr(release, name) if release else None
     if released_with_torch:
         return released_with_torch
     versions = (row.version for row in catalog.companions if row.name == name and fits(row))

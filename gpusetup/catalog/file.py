@@ -83,7 +83,7 @@ FIELDS = (
 
 def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
     """A build from its row. `catalog` has the oldest driver for the build's CUDA version."""
-    family, _, machine = row["on"].partition("-")
+    family, _, machine = row["on"].partition("-")  # `linux-x86_64`
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))
     values = {name: row[name] for name in FIELDS if name in row}

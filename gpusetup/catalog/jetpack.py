@@ -32,7 +32,8 @@ JETPACK_VERSION = re.compile(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", re.IGNOR
 
 
 def jetpack_of(board: str | None) -> JetPack | None:
-    """Returns the JetPack for a Jetson's Linux release; None if a text only names an older board.
+    """Returns the JetPack that a text about a Jetson names (see `board_of`), JetPack 7 for a Thor;
+    None if it names no known release.
 
     >>> [row and row.l4t for row in map(jetpack_of, ("R36 (release)", "35.4.1", "JetPack 6.1"))]
     ['R36', 'R35', 'R36']
@@ -58,7 +59,7 @@ def jetpack_of(board: str | None) -> JetPack | None:
 
 def board_of(machine: Snapshot) -> str | None:
     """The text which shows that a machine is a Jetson: its L4T release, its model, or the name of
-    its GPU."""
+    its GPU; None if it is none."""
     if machine.os.jetson:
         return machine.os.jetson
     gpus = machine.gpus or ()

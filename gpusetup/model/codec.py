@@ -65,8 +65,7 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:
     """Like `from_json`, for a value that already consists of dicts and lists."""
-    # Create a decoder although it is not used here, because creating it reads the types under the
-    # lock.
+    # Not used here, but creating a decoder reads the types under the lock.
     _decoder(kind)  # type: ignore[arg-type]
     try:
         return msgspec.convert(value, kind, dec_hook=_decode)
@@ -76,9 +75,9 @@ def from_plain(value: object, kind: type[T], *, what: str) -> T:
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    # Types that are needed at every start are in files without `from __future__ import
-    # annotations`. With it, every annotation is a string, which msgspec must compile (2 ms for the
-    # catalog's types).
+    """The decoder of a type. Types that are needed at every start are in files without `from
+    __future__ import annotations`: with it, every annotation is a string, which msgspec must
+    compile here (2 ms for the catalog's types)."""
     with _READING_TYPES:
         return msgspec.json.Decoder(kind, dec_hook=_decode)
 

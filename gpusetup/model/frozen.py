@@ -69,13 +69,13 @@ def replace(value: Kind, /, **changes: Any) -> Kind:
 
 
 def defaults(value: Any) -> Iterator[tuple[str, Any]]:
-    """The names of a value's fields with their defaults. Does not evaluate annotations."""
+    """The names of a value's fields with their defaults, None for a field that has none. Does not
+    evaluate annotations."""
     names = value.__struct_fields__
     default_values = value.__struct_defaults__
     # msgspec lists defaults only for the last fields, because the fields before them have none.
-    fields_without = len(names) - len(default_values)
-    all_values = (*(None,) * fields_without, *default_values)
-    return zip(names, all_values, strict=True)
+    no_defaults = [None] * (len(names) - len(default_values))
+    return zip(names, (*no_defaults, *default_values), strict=True)
 
 
 fields: Callable[[Any], tuple[msgspec.structs.FieldInfo, ...]] = cache(msgspec.structs.fields)

@@ -68,7 +68,7 @@ def without_logins(text: str) -> str:
     'GET https://mirror.example/whl, ok'
     """
     text = VALID_LOGIN.sub("", without_broken_logins(text))
-    # Without `me:x@`, the rest of the password `x@y/word` looks like a host.
+    # Of `me:x@y/word@host`, `me:x@` is gone by now, and `y` looks like a host.
     text = LOGIN_LIKE_A_HOST.sub("", text)
     return QUERY.sub(r"\1...", text)
 

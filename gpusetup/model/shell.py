@@ -68,6 +68,7 @@ def setting(name: str, value: str, family: str | None) -> Line:
     _check_variable_name(name)
     if family == "windows":
         return Line(f"$env:{name} = {_in_single_quotes(value)}")
+    # `export A=` needs no quotes, with which `_for_bash` would write an empty value.
     quoted = _for_bash(value) if value else ""
     return Line(f"export {name}={quoted}")
 
@@ -217,10 +218,8 @@ def _in_single_quotes(text: str) -> str:
 
 def _escaped_for_windows(text: str) -> str:
     """The text, with quotes escaped for a Windows program, and with backslashes before a quote or
-    at the end escaped too.
-
-    A Windows program splits its command line itself, and PowerShell before 7.3 does not escape
-    arguments for it (about_Parsing, "Passing arguments").
+    at the end escaped too. A Windows program splits its command line itself, and PowerShell before
+    7.3 does not escape arguments for it (about_Parsing, "Passing arguments").
 
     >>> print(_escaped_for_windows('say "x"'), _escaped_for_windows("C:/my dir" + chr(92)))
     say \\"x\\" C:/my dir\\\\

@@ -11,10 +11,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parsed(version: str) -> Version:
-    """The version as an object that can be compared; "0" if the text is not one or
-    has a number with more than 4,300 digits, which Python does not read.
-
-    Results are cached, because the catalog's few versions are compared again and again.
+    """The version as an object that can be compared; "0" if the text is not one, or has a number
+    with more than 4,300 digits, which Python does not read. Results are cached, because the
+    catalog's few versions are compared again and again.
 
     >>> parsed("550.144.03") < parsed("550.144.10"), str(parsed("x"))
     (True, '0')

@@ -30,7 +30,7 @@ from gpusetup.redaction.places import (
     hide_homes,
     hide_url,
 )
-from gpusetup.redaction.secrets import PEOPLE, hide_secrets
+from gpusetup.redaction.secrets import PEOPLE, SECRET, hide_secrets
 
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
@@ -103,7 +103,7 @@ def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
         return value
     if key == "installer":
         return value if value.lower() in INSTALLERS else "other"
-    return "<secret>" if re.fullmatch(_SECRET_KEY, key) else scrub(value)
+    return SECRET if re.fullmatch(_SECRET_KEY, key) else scrub(value)
 
 
 # --- searching the texts --------------------------------------------------------------------------
@@ -130,8 +130,8 @@ class Scrubber:
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
-        nothing = "(?!)"
-        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes) or nothing
+        never = "(?!)"  # a pattern that matches nowhere
+        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes) or never
         owners = [re.split(r"[\\/]", home)[-1] for home in homes]
         # Keep names of one or two letters and numbers: they occur in every record, so hiding them
         # would make the record useless.
@@ -143,7 +143,7 @@ class Scrubber:
         # A regular expression takes the first alternative that matches, so `alice` must come
         # before `al`.
         alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-        self._names = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives or nothing})(?![A-Za-z0-9])"
+        self._names = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives or never})(?![A-Za-z0-9])"
 
     def text(self, text: str) -> str:
         """A text of any origin without its private parts and unknown words. Even for a malicious
@@ -187,9 +187,10 @@ class Scrubber:
         # In a record that is redacted again, `GPU-0001` is an alias already.
         if re.fullmatch(r"\d{4}", match[2]):
             return match[0]
-        written = match[0].lower()
-        uuids = (uuid for uuid in self.aliases if uuid.lower().startswith(written))
-        return self.alias_gpu(next(uuids, written))
+        beginning = match[0].lower()
+        uuids = (uuid for uuid in self.aliases if uuid.lower().startswith(beginning))
+        # A GPU that is not the snapshot's gets the next alias.
+        return self.alias_gpu(next(uuids, beginning))
 
     def alias_gpu(self, uuid: str) -> str:
         """The alias of a GPU or MIG instance: `GPU-0001`, `MIG-0002`."""

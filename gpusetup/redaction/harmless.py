@@ -123,8 +123,9 @@ _FORM = re.compile(
 """The forms of words that reveal nothing."""
 _FILE = r"\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|gz|tar|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html?|metadata|conf)"
 """The extensions of files that programs use."""
-LONGEST_NUMBER = 11
-"""More digits than a size in bytes has (80 GiB: 11) may be a serial number or an account."""
+MOST_DIGITS = 11
+"""A number with more digits than a size in bytes has (80 GiB: 11) may be a serial number or an
+account."""
 
 
 @cache
@@ -147,15 +148,13 @@ def is_harmless(word: str) -> bool:
         return False
     numbers = re.findall(r"\d+", word)
     # In a token, digits and letters alternate, so more than three numbers are suspicious.
-    if len(numbers) > 3 or any(len(number) > LONGEST_NUMBER for number in numbers):
+    if len(numbers) > 3 or any(len(number) > MOST_DIGITS for number in numbers):
         return False
-    letters = re.findall(r"[^\W\d_]+", word)
-    # Two letters between digits are part of a token; in a word without digits, they are an
-    # abbreviation.
-    is_mixed = bool(numbers) and len(letters) > 1
-    return all(
-        part.lower() in vocabulary() or (len(part) <= 2 and not is_mixed) for part in letters
-    )
+    parts = re.findall(r"[^\W\d_]+", word)
+    # One or two letters between digits are part of a token. In a word without digits, or as its
+    # only letters, they are an abbreviation or a unit.
+    is_mixed = bool(numbers) and len(parts) > 1
+    return all(part.lower() in vocabulary() or (len(part) <= 2 and not is_mixed) for part in parts)
 
 
 @cache

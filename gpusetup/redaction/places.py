@@ -119,15 +119,16 @@ URL = (
 
 def hide_url(url: Match) -> str:
     """A URL without its login and query, and without the private parts of its server and path."""
-    scheme, host, path = url["scheme"], url["host"], url["path"] or ""
-    path = "/".join(
-        part if not part or is_known_folder(part) or re.search(PACKAGE_FILE, part) else "<path>"
-        for part in path.split("/")
-    )
+    parts = (url["path"] or "").split("/")
+    for index, part in enumerate(parts):
+        # The text before the first slash is empty, and so may be that behind the last one.
+        if part and not is_known_folder(part) and not re.search(PACKAGE_FILE, part):
+            parts[index] = "<path>"
+    host, more = url["host"], url["more"] or ""
     server = f"{host}{url['port'] or ''}" if is_public(host) else "<host>"
     # A question mark without a query ends a sentence.
-    more = url["more"] or ""
-    return f"{scheme}{server}{path}{more[:1]}{'<more>' if len(more) > 1 else ''}"
+    query = f"{more[:1]}<more>" if len(more) > 1 else more
+    return f"{url['scheme']}{server}{'/'.join(parts)}{query}"
 
 
 def is_public(host: str) -> bool:
@@ -190,6 +191,6 @@ def _hide_address(address: Match) -> str:
     is_name = parsed.version == 6 and len([*filter(None, written.split(":"))]) < 2
     # Look back 40 characters, because the longest word before a version has about 30.
     before = address.string[max(address.start() - 40, 0) : address.start()]
-    # Versions are not followed by a port, so an address with a port is always hidden.
+    # A version has no port or network size (`more`) behind it, so such an address is always hidden.
     is_version = not address["more"] and re.search(_VERSION_BEFORE, before)
     return address[0] if is_name or (parsed.version == 4 and is_version) else "<address>"
