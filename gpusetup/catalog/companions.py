@@ -70,7 +70,7 @@ def serves_backend(
         # Without CUDA and without a label, nothing shows which torch build the wheel belongs to.
         if label == "cpu":
             return None
-    # A label that names no known backend.
+    # The label names no known backend, or is missing without a row that tells what that means.
     if label != "cpu" and maker_of(label) is None:
         return None
 

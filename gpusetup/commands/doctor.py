@@ -150,7 +150,7 @@ def exit_code(answer: DoctorAnswer, *, strict: bool) -> int:
         return 1
     if answer.cause == "ok":
         return 0
-    # A root cause that is not an error only costs speed, as a GPU that waits for its input does. A
-    # cause that no finding is the root of is a program's failure.
+    # A root that is not an error only costs speed, as a GPU that waits for its input does, unless
+    # it is the symptom of an unknown cause. A cause without a root is a program's failure.
     is_only_slow = any(finding.root for finding in answer.findings)
     return 0 if is_only_slow and answer.cause != "unknown" else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,8 +154,6 @@ def _engine(question: Question) -> Engine:
 def _folder(question: Question) -> Path:
     """The path of the folder for the records. Raises UsageError if it exists and is not empty, so
     that records of two runs never mix."""
-    from datetime import datetime
-
     folder = Path(question.into or f"{USUAL_FOLDER}-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         problem = f"{folder} is not empty: name a new folder for the records"

@@ -228,6 +228,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     if target.venv is None:
         check_environment(machine)
     task, plan = plan_newest(job, target, task)
+    # Without a wheel to download, no package would change.
     if plan.wheels:
         return _show_and_install(run, task, plan, notes)
     return _reply_if_unchanged(run, task, notes)
@@ -363,10 +364,12 @@ def show_described(
     refuse_torch_of_conda(question, machine)
     installed = installed_packages(machine)
     before = {name: installed[name].version for name in FAMILY if name in installed}
+    # torch's own file names the build (`2.9.1+cu128`), which its package's metadata may not.
     if machine.torch.installed and machine.torch.version:
         before["torch"] = machine.torch.version
     asks = tuple(map(read_ask, question.requirements))
-    machine, wish = described_python(asks, machine), wish_of(question)
+    machine = described_python(asks, machine)
+    wish = wish_of(question)
     decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, out.talk)

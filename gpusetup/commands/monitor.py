@@ -239,16 +239,15 @@ def _command(
 
 def _once(source: SampleSource, question: Question) -> Reply:
     """The reply with one sample of the GPUs or, without any, of the machine."""
+    from gpusetup.monitor.host import HostSampler
     from gpusetup.monitor.sources import SourceEnded
     from gpusetup.probe.deadline import LIMIT_SECONDS
+    from gpusetup.render.monitor import once
 
     try:
         sample = source.next(question.timeout or LIMIT_SECONDS)
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    from gpusetup.monitor.host import HostSampler
-    from gpusetup.render.monitor import once
-
     host = None if sample.gpus else HostSampler().sample()
     return Reply(replace(sample, host=host), once)
 

@@ -141,7 +141,8 @@ class CommandQuestion:
     @classmethod
     def typed(cls, parsed: argparse.Namespace) -> Any:
         """The question with the values of a parsed command line."""
-        # argparse collects repeated options in a list, but a question must be immutable.
+        # argparse collects repeated options in a list, but a question must be immutable. A
+        # positional argument that was not typed is None there.
         values = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in vars(parsed).items()

@@ -111,8 +111,8 @@ def run(question: Question, out: Console) -> Reply:
     machine, is_described = _machine(question, catalog, out)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
-    wish = _wish_of(question, machine, catalog, is_described=is_described)
-    decision = decide(asks, wish, host_of(machine, catalog), catalog)
+    of_options = _wish_of(question, machine, catalog, is_described=is_described)
+    decision = decide(asks, of_options, host_of(machine, catalog), catalog)
     wish = decision.wish
     # Ignore the installed torch if a machine is described, because torch is not installed there,
     # and if packages are requested, because they get the newest torch that they accept.

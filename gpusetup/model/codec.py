@@ -93,6 +93,7 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def _encode(value: object) -> object:
+    """What JSON has for a value whose type msgspec does not know."""
     if isinstance(value, Capability):
         return str(value)
     if isinstance(value, Mapping):
@@ -101,6 +102,7 @@ def _encode(value: object) -> object:
 
 
 def _decode(kind: type, value: object) -> object:
+    """The value of a type that msgspec does not know, from what JSON has for it."""
     if kind is Capability and isinstance(value, str):
         return Capability.parse(value)
     actual = type(value).__name__
@@ -108,6 +110,7 @@ def _decode(kind: type, value: object) -> object:
 
 
 def _schema(kind: type) -> dict[str, Any]:
+    """The schema of a type that msgspec does not know."""
     if kind is Capability:
         return {"type": "string", "pattern": r"^\d+\.\d+$"}
     raise TypeError(f"no JSON schema for {kind.__name__}")

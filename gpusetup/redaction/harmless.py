@@ -62,7 +62,7 @@ COMMON_NAMES = frozenset(
 def vocabulary() -> frozenset[str]:
     """All words, in lower case, that gpusetup's own knowledge uses: the records of causes with
     their examples, the names of GPUs and packages, the fields of a snapshot."""
-    # Imported here, because this module is only needed when a record is redacted.
+    # The causes are imported here, because only the redaction of a record needs them.
     from gpusetup.causes.table import CAUSES, FACTS
 
     texts = [*_texts((CAUSES, FACTS)), *public_names()]

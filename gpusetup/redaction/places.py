@@ -119,7 +119,7 @@ URL = (
 
 def hide_url(url: Match) -> str:
     """A URL without its login and query, and without the private parts of its server and path."""
-    parts = (url["path"] or "").split("/")
+    parts = url["path"].split("/")
     for index, part in enumerate(parts):
         # The text before the first slash is empty, and so may be that behind the last one.
         if part and not is_known_folder(part) and not re.search(PACKAGE_FILE, part):

@@ -224,7 +224,7 @@ def fix_lines(fix: Fix, machine: Snapshot) -> Iterator[str]:
     for number, block in enumerate((*fix.alternatives, *fix.looks)):
         title = block.title
         # An alternative without commands is a remark about the commands above: "to keep the change
-        # for longer than this shell, ...".
+        # for longer than this shell, ...". The first way to fix it has nothing to be an "or" to.
         is_alternative = number < len(fix.alternatives) and bool(block.commands)
         if is_alternative and (number or fix.commands):
             title = f"or {title}"

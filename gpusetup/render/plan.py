@@ -110,7 +110,7 @@ def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
         mark, batch, context = NO, "does not fit", ""
         if way.fits:
             mark = OK if way.total_gib <= SAFE_SHARE * plan.memory_gib.capacity else BUT
-            batch, context = f"{way.batch:,}", f"{way.context or 0:,} tokens"
+            batch, context = f"{way.batch:,}", f"{way.context:,} tokens"
         sign, role = mark
         rows.append(((f"{sign} {way.name}", role), batch, context, f"{way.total_gib:.1f}"))
     yield from table(("", "largest batch", "longest sequence", "GiB at batch 1"), rows)

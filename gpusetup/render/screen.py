@@ -22,6 +22,7 @@ from typing import TextIO
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.model.finding import Severity
 from gpusetup.model.hidden_marks import without_hidden_marks
+from gpusetup.model.shell import own_line
 
 # Roles are the terminal codes (SGR) for a colour or weight.
 HEADING = "1"
@@ -333,8 +334,6 @@ def set_program(words: Sequence[str]) -> None:
 
     `words` are the words of the command line, which may be about another machine.
     """
-    from gpusetup.model.shell import own_line
-
     if any(word.startswith(OF_ANOTHER_MACHINE) for word in words):
         return
     for name in ("gpusetup", "uv"):
