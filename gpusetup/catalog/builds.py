@@ -186,20 +186,15 @@ class Catalog(Frozen):
 
     def driver_cuda(self, driver_version: str) -> str | None:
         """The CUDA version that `nvidia-smi` shows for a driver. A driver newer than the catalog
-        counts as the newest branch in it.
-
-        None for a driver older than the oldest branch, and for a text that is not a version.
-        """
+        counts as the newest branch in it. None for a driver older than the oldest branch, and for a
+        text that is not a version."""
         major = parsed(driver_version).major
         not_newer = {row.branch: row.cuda for row in self.branches if row.branch <= major}
         return not_newer[max(not_newer)] if not_newer else None
 
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
         """The oldest driver that runs a CUDA version, assuming minor-version compatibility from
-        CUDA 11 on.
-
-        `family` is `windows` for Windows drivers, including those under WSL.
-        """
+        CUDA 11 on. `family` is `windows` for Windows drivers, including those under WSL."""
         floors = {row.cuda: row for row in self.families}
         floor = floors.get(cuda) or floors.get(cuda.partition(".")[0])
         # Before CUDA 11, each version needs the driver that came with its own toolkit.

@@ -164,11 +164,9 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows whose name (or name in `nvidia-smi`) equals or contains all these words.
-
-    The comparisons are tried from strict to loose, and the first one that any row passes decides.
-    So `A10` does not match an `A10G`.
-    """
+    """The rows whose name (or name in `nvidia-smi`) equals or contains all these words. The
+    comparisons are tried from strict to loose, and the first one that any row passes decides. So
+    `A10` does not match an `A10G`."""
     core = words - SERIES_WORDS
     core_without_line = core - LINES
     # Return nothing for words such as "GeForce RTX", because they do not identify a card.
@@ -228,10 +226,8 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """The GPU of any maker that a user describes with a name, `sm_86`, `sm86` or `8.6`.
-
-    Raises UsageError for an unknown name and for a name with several capabilities.
-    """
+    """The GPU of any maker that a user describes with a name, `sm_86`, `sm86` or `8.6`. Raises
+    UsageError for an unknown name and for a name with several capabilities."""
     written_capability = WRITTEN_CAPABILITY.fullmatch(text.strip().lower())
     if written_capability is not None:
         capability = Capability.parse(written_capability[1])

@@ -52,7 +52,7 @@ def answered(name: str, values: Mapping[str, Any]) -> object:
             raise own_fault(problem, "please report it with the traceback") from problem
     except GpuSetupError as problem:
         problem.message, problem.hint = shareable(problem)
-        problem.args = (problem.message,)
+        problem.args = (problem.message,)  # what `repr` shows
         raise
     return reply.document if isinstance(reply, Reply) else reply
 

@@ -69,6 +69,7 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.render.doctor import doctor_screen
 
     catalog = load_catalog()
+    # Before the machine is read, so that an error comes without a delay.
     check_wish(Wish(torch=question.torch), catalog)
     snapshot = _machine_of(question, out)
     # As `install` does: conda changes a torch that it installed.

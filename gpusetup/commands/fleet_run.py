@@ -110,7 +110,7 @@ def run(question: Question, out: Console) -> Reply:
     # Ctrl-C also ends the jobs that were submitted.
     with interruptible():
         _collect(engine, into, out)
-    # If a job had begun on every node by then, there is no record to show.
+    # If every node was busy when its turn came, there is no record to show.
     if engine.skipped and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="run it again later")
     return judged(str(into), not_asked=engine.skipped)

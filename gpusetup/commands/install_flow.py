@@ -254,7 +254,7 @@ def _reply_if_unchanged(
     run: Run, task: Task, notes: tuple[str, ...], verdict: dict[str, Any] | None = None
 ) -> Reply:
     """The reply if there is nothing to install, with the reason, the notes on the files that were
-    read, and the result of verify if it ran."""
+    read, and the result of verify if it ran, on which the exit code then depends."""
     family = family_of(run.target.installed)
     answer = InstallAnswer(
         state="unchanged",
@@ -342,7 +342,8 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
 
 def _undone(folder: Path, journal: Journal) -> Reply:
     """The reply after the change with this journal was undone."""
-    restored = {**family_of(versions(distributions(layout_of_folder(folder)))), **journal.before}
+    installed = versions(distributions(layout_of_folder(folder)))
+    restored = {**family_of(installed), **journal.before}
     answer = InstallAnswer(
         state="restored", target=str(folder), before=journal.after, after=restored, steps=()
     )
@@ -435,12 +436,13 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
-    of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
+    words = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
     last_step = None
-    if ask.kind in of_kind:
+    # What an environment.yml, an image or a lock file lists, uv cannot install as a project.
+    if ask.kind in words:
         python = machine.python.executable
         target = ("--python", python) if python else ()
-        last_step = ("uv", "pip", "install", *target, *of_kind[ask.kind])
+        last_step = ("uv", "pip", "install", *target, *words[ask.kind])
     note = (
         f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
         "installed first, then the project"
@@ -524,8 +526,8 @@ def _edit_reply(path: str, after: Mapping[str, str], edit: Edit) -> Reply:
 def _for_pythons(
     ask: Ask, host: Host, wish: Wish, catalog: Catalog
 ) -> tuple[Host, tuple[str, ...]]:
-    """The host with the oldest Python that a project supports, for which uv locks it, and a note if
-    no torch inside the bounds has wheels for that Python."""
+    """The host with the oldest Python that a project supports, for which uv locks it; the host as
+    it is, with a note, if no torch inside the bounds has wheels for that Python."""
     # `>=3.9,<3.13`
     lower_bound = re.search(r">=?\s*(3\.\d+)", ask.python or "")
     if not lower_bound:
@@ -548,8 +550,8 @@ def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
     build = choice.build
     if build is None:
         raise nothing_fits(choice)
-    versions = build.family(wanted_family(choice, host))
-    exact = (f"{build.project(name)}=={version}" for name, version in versions.items())
+    members = build.family(wanted_family(choice, host))
+    exact = (f"{build.project(name)}=={version}" for name, version in members.items())
     index = f"pytorch={build.index or index_url(build.backend, root)}"
     commands = (
         ("uv", "add", "--script", path, *exact, *wish.packages, "--index", index),
@@ -559,4 +561,4 @@ def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
         "uv asks this index for the script's other packages too; `explicit = true` below its url "
         "in the block keeps them on the default index",
     )
-    return _edit_reply(path, labelled(build, tuple(versions)), Edit(steps=commands, notes=notes))
+    return _edit_reply(path, labelled(build, tuple(members)), Edit(steps=commands, notes=notes))

@@ -187,7 +187,8 @@ class _Schema(argparse.Action):
 
         from gpusetup.commands.documents import schema_of
 
-        streams.write_stdout(json.dumps(schema_of(parser.prog.partition(" ")[2]), indent=1) + "\n")
+        command_words = parser.prog.partition(" ")[2]  # of `gpusetup fleet show`
+        streams.write_stdout(json.dumps(schema_of(command_words), indent=1) + "\n")
         parser.exit(0)
 
 

@@ -230,6 +230,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     # plan finds this value itself, so the config's does not count.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
+    # `--params` describes another model than the config's.
     if from_options.params is not None:
         overrides["model"] = None
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}

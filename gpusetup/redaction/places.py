@@ -85,7 +85,7 @@ def hide_folders(path: str, alias: Callable[[str], str]) -> str:
         folder, _, file = path.rpartition("/")
         is_own = re.match(r"lib.*\.so", file) and not is_known_folder(file)
         return f"{folder}/{alias(file)}" if is_own else path
-    parts = re.split(r"(/|\\+)", path)
+    parts = re.split(r"(/|\\+)", path)  # with the separators
     # NVIDIA installs the same files everywhere: `/opt/nvidia/...`, `/mnt/nvidia/...`.
     is_public = re.match(r"(?:/\w+)?/nvidia/", path) is not None
     for index, part in enumerate(parts):

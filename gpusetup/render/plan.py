@@ -207,11 +207,10 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         margin = f"{percent:.1f} % too much"
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {margin}"
 
-    if memory.reserved:
-        # Before it fails, the allocator frees all gaps but those of `fragmentation`.
-        least_reserved = memory.allocated + memory.fragmentation
-        figures = f"{memory.allocated:8.2f}  in tensors, {least_reserved:.2f} reserved"
-        lines["torch reports"] = figures
+    # Before it fails, the allocator frees all gaps but those of `fragmentation`.
+    least_reserved = memory.allocated + memory.fragmentation
+    figures = f"{memory.allocated:8.2f}  in tensors, {least_reserved:.2f} reserved"
+    lines["torch reports"] = figures
     title = "Memory per GPU (GiB)"
     if plan.ways:
         title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"

@@ -36,10 +36,8 @@ def resolution_text(
     answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
 ) -> Screen:
     """The screen of a resolution: the build, its commands for `installer`, and why other builds
-    were not chosen.
-
-    With `explain`, every rejection is shown; otherwise only those that a reader would ask about.
-    """
+    were not chosen: with `explain` every rejection, otherwise only those that a reader would ask
+    about."""
     lines: list[str] = []
     if NO_GPU in answer.notes:
         # Without a GPU the result is a CPU build, so say first that there is no GPU.

@@ -254,11 +254,9 @@ def notes(texts: Iterable[str]) -> list[str]:
 
 
 def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
-    """Yields the rows of a line on a terminal with this many columns.
-
-    The line is broken between words, but not inside a command in backticks, and continues at its
-    `hang` column. A `whole` line is broken only at the line breaks that it contains.
-    """
+    """Yields the rows of a line on a terminal with this many columns. The line is broken between
+    words, but not inside a command in backticks, and continues at its `hang` column. A `whole` line
+    is broken only at the line breaks that it contains."""
     # On a narrow terminal, a large indent would leave no room for words, so it is at most a third.
     # An empty line has no column at which it could continue.
     hang = 0 if line.whole else min(line.hang, columns // 3, len(line))
@@ -309,10 +307,8 @@ def painted(line: ScreenLine, first: int, last: int) -> str:
 
 
 def can_be_drawn_on(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that supports colours and redrawing a line.
-
-    Log files and terminals inside editors (TERM=dumb) do not.
-    """
+    """Whether a stream is a terminal that supports colours and redrawing a line. Log files and
+    terminals inside editors (TERM=dumb) do not."""
     is_dumb = os.environ.get("TERM") in ("dumb", "unknown")
     if is_dumb or not stream.isatty():
         return False
@@ -330,10 +326,8 @@ another machine."""
 
 
 def set_program(words: Sequence[str]) -> None:
-    """Remember how to start gpusetup and uv if the user's shell cannot find them by name.
-
-    `words` are the words of the command line, which may be about another machine.
-    """
+    """Remember how to start gpusetup and uv if the user's shell cannot find them by name. `words`
+    are the words of the command line, which may be about another machine."""
     if any(word.startswith(OF_ANOTHER_MACHINE) for word in words):
         return
     for name in ("gpusetup", "uv"):
