@@ -334,7 +334,7 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     if torch.kernels is not None or not public or not torch.backend:
         return torch
 
-    # If the system is unknown, the builds are those for Linux, as in the resolver.
+    # If the system is unknown, the builds are those for Linux, as when a build is chosen.
     key = (public, torch.backend, snapshot.os.family or "linux")
     builds = [
         build
@@ -351,7 +351,7 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     if not builds:
         return torch
     # Use a dict instead of a set, to keep the order in which the builds list their kernels.
-    kernels = dict.fromkeys(code for one in builds for code in (*one.kernels, *one.ptx))
+    kernels = dict.fromkeys(code for build in builds for code in (*build.kernels, *build.ptx))
     return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or builds[0].cuda)
 
 

@@ -146,12 +146,13 @@ UNREAD = "unknown"
 def default_backend(catalog: Catalog, version: str, family: str, machine: str) -> str | None:
     """The backend of the wheel on the default index; None if that index has never had this version.
 
-    >>> from gpusetup.catalog.file import load_catalog as rows
-    >>> default_backend(rows(), "2.5.1", "linux", "x86_64")
+    >>> from gpusetup.catalog.file import load_catalog
+    >>> catalog = load_catalog()
+    >>> default_backend(catalog, "2.5.1", "linux", "x86_64")
     'cu124'
-    >>> default_backend(rows(), "2.10.0", "linux", "aarch64")
+    >>> default_backend(catalog, "2.10.0", "linux", "aarch64")
     'cpu'
-    >>> default_backend(rows(), "2.5.1+mine", "linux", "x86_64")
+    >>> default_backend(catalog, "2.5.1+mine", "linux", "x86_64")
     """
     torch = parsed(version)
     # PyPI accepts no labels, and torch publishes no pre-releases there. But on macOS, wheels from

@@ -35,15 +35,11 @@ def read_catalog(raw: bytes) -> Catalog:
     # Only groups are tables with a date and sources. Skip plain texts such as `as_of`.
     groups = {name: group for name, group in document.items() if isinstance(group, dict)}
     tables: dict[str, Any] = {name: group["rows"] for name, group in groups.items()}
+    gpus = [*tables.get("gpus", ())]
     # Of some GPUs, only the name and the compute capability are known.
-    tables["gpus"] = [
-        *tables.get("gpus", ()),
-        *(
-            {"name": name, "capability": row["capability"]}
-            for row in tables.pop("gpu_names", ())
-            for name in row["names"]
-        ),
-    ]
+    for row in tables.pop("gpu_names", ()):
+        gpus += [{"name": name, "capability": row["capability"]} for name in row["names"]]
+    tables["gpus"] = gpus
     tables["other_backends"] = [row["backend"] for row in tables.get("other_backends", ())]
 
     # A build's row needs the catalog's drivers, so the builds are added to the catalog afterwards.

@@ -76,7 +76,7 @@ def run(question: Question, out: Console) -> Reply:
 
 
 def _require_usable_files(question: Question) -> None:
-    """Raise UsageError or BadInput for a path or profile that would fail later on every node."""
+    """Raise UsageError or BadInput for a path, limit or profile that would fail on every node."""
     from gpusetup.fleet.node_check import MOST_BYTES, read_profile
     from gpusetup.named_file import read_text
 

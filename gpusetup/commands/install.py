@@ -86,6 +86,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Refuse what cannot be installed or confirmed, then run the flow that the options choose."""
     if question.machine and not (question.dry_run or question.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",

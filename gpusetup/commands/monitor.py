@@ -142,7 +142,7 @@ def _watch(question: Question, out: Console) -> Reply:
             source,
             out.talk,
             seconds=question.seconds,
-            patience=float(patience + question.interval),
+            patience=patience + question.interval,
         )
         if question.after:
             return _command(question.after, samples, recording, about)

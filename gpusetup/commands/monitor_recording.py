@@ -40,7 +40,8 @@ class Recording(ExitStack):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """During this block, show every sample, as JSON lines or on the live screen."""
+        """During this block, show every sample, as JSON lines or, on a terminal, on the live
+        screen."""
         self.stream()
         if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield

@@ -154,7 +154,7 @@ def _add(level: Any, name: str, help: str) -> CommandParser:
         description=module.SUMMARY,
         epilog=_examples(module.EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        allow_abbrev=False,  # a later version may add an option that begins the same
     )
     if actions := getattr(module, "ACTIONS", None):
         below = child.add_subparsers(
@@ -172,8 +172,8 @@ def _add(level: Any, name: str, help: str) -> CommandParser:
     child.set_defaults(command=name, json=False, output=None)
     if name not in WITHOUT_DOCUMENT:
         add = child.add_argument_group("common").add_argument
-        json = getattr(module, "JSON", "print exactly one JSON document")
-        add("--json", action="store_true", help=json)
+        json_help = getattr(module, "JSON", "print exactly one JSON document")
+        add("--json", action="store_true", help=json_help)
         add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
     return child

@@ -214,8 +214,9 @@ def request_of(options: Question, out: Console) -> PlanRequest:
     gpus = options.gpus or gpus_of_config or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     place = replace(place, sp=question.sp, predict=options.predict)
+    # plan finds the number of GPUs. If the user gives one too, `job_of` refuses the question.
     if question.solve == "gpus" and not options.gpus:
-        question = replace(question, gpus=None)  # plan finds the number
+        question = replace(question, gpus=None)
     job = job_of(question, shape, place)
     return PlanRequest(question=question, place=place, job=job, from_config=from_config)
 
@@ -227,7 +228,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     )
     values = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
     overrides = {name: value for name, value in values.items() if value is not None}
-    # plan finds this value itself, so the config's does not count.
+    # plan finds this value itself, so the config's does not count. `request_of` handles `gpus`.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
     # `--params` describes another model than the config's.

@@ -166,7 +166,8 @@ class CommandQuestion:
                 continue
             value = getattr(self, name)
             if spec.json_type == "boolean":
-                options += spec.flags[-1:] if value else ()
+                if value:
+                    options.append(spec.flags[-1])
             elif spec.flags:
                 options += [f"{spec.flags[-1]}={part}" for part in parts(value)]
             else:

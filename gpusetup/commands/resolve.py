@@ -105,6 +105,7 @@ class Question(CommandQuestion):
 
 
 def run(question: Question, out: Console) -> Reply:
+    """Choose the build for the machine that the options describe, and reply with its commands."""
     refuse_scripts(question.packages)
     root, catalog = index_root_of(question.index), load_catalog()
     shown_root = without_logins(root)

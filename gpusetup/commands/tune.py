@@ -156,7 +156,8 @@ def _measure(
     def say(measurement: str) -> None:
         out.talk(f"measuring {measurement} ...")
 
-    if question.benchmark and facts:
+    if question.benchmark:
+        assert facts is not None, "`run` reads the machine for a benchmark"
         workers, _ = worker_count(facts)
         return benchmark(job, say, config, workers=workers, largest=question.max)
     return search(job, say, config, largest=question.max)

@@ -89,11 +89,12 @@ def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
     """A plain value with all its texts redacted, except those of fields that cannot contain
     anything private; `key` is the name of the field that contains the value."""
     if isinstance(value, dict):
-        # The keys of an event's values may come from a text. All others are names of fields.
-        return {
-            scrub(name) if key == "values" else name: _redacted(inner, scrub, name)
-            for name, inner in value.items()
-        }
+        redacted = {}
+        for name, inner in value.items():
+            # The keys of an event's values may come from a text. All others are names of fields.
+            public_name = scrub(name) if key == "values" else name
+            redacted[public_name] = _redacted(inner, scrub, name)
+        return redacted
     if isinstance(value, list | tuple):
         return [_redacted(inner, scrub, key) for inner in value]
     if not isinstance(value, str) or key in CLOSED_FIELDS:
@@ -162,6 +163,7 @@ class Scrubber:
 
     def _hide_all(self, line: str) -> str:
         """The line without private values, servers, addresses and unknown words."""
+        # A home in a `file:` URL goes first, because it may have folders that `hide_url` keeps.
         line = re.sub(URL, hide_url, re.sub(self._homes, "~", line))
         # Values come before addresses, because a secret may hold a part that looks like an address.
         line = hide_addresses(self._hide_values(line))

@@ -67,7 +67,7 @@ def vocabulary() -> frozenset[str]:
 
     texts = [*_texts((CAUSES, FACTS)), *public_names()]
     words = {word.lower() for text in texts for word in re.findall("[A-Za-z]+", text)}
-    return frozenset(words | WORDS | COMMON_NAMES | public_names())
+    return frozenset(words | WORDS | public_names())
 
 
 @cache

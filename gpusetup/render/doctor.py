@@ -163,9 +163,9 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
 
 def unknown_of(answer: DoctorAnswer) -> str:
     """The sentence for a result that names no cause."""
-    symptom = main_finding(answer)
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
+    symptom = main_finding(answer)
     if symptom is not None:
         return f"{symptom.title}; the cause is still unknown"
     if not is_report(answer):
@@ -224,7 +224,7 @@ def fix_lines(fix: Fix, machine: Snapshot) -> Iterator[str]:
     for number, block in enumerate((*fix.alternatives, *fix.looks)):
         title = block.title
         # An alternative without commands is a remark about the commands above: "to keep the change
-        # for longer than this shell, ...". The first way to fix it has nothing to be an "or" to.
+        # for longer than this shell, ...". Only a second way to fix it begins with "or".
         is_alternative = number < len(fix.alternatives) and bool(block.commands)
         if is_alternative and (number or fix.commands):
             title = f"or {title}"

@@ -177,7 +177,8 @@ def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
         # Not every source tells every figure.
         if spread is not None:
             values = (spread.mean, spread.p5, spread.p95, spread.peak)[: len(columns)]
-            rows.append((label, *(measured(v, unit, digits, scale=scale) for v in values)))
+            cells_of_row = [measured(value, unit, digits, scale=scale) for value in values]
+            rows.append((label, *cells_of_row))
     yield from table(("", *columns), rows)
     shares = {name: share for name, share in gpu.throttled.items() if name != IDLE}
     reasons = (f"{name} {share * 100:.0f} %" for name, share in shares.items())

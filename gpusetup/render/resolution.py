@@ -95,7 +95,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         capability = f"compute capability {served.compute_capability}"
         served_gpus.append(f"{served.gpu} ({capability}, {served.by} {code_type})")
     values["runs on"] = ", ".join(counted(served_gpus))
-    values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
+    values["fallbacks"] = ", then ".join(fallback.backend for fallback in answer.fallbacks)
     values["newest"] = newest_line(answer.newest, answer)
     yield from facts(values)
 

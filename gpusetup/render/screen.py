@@ -84,7 +84,7 @@ class ScreenLine(str):
         multiline: bool = False,
     ) -> ScreenLine:
         # A snapshot may come from a stranger, and a name in it must not begin a new line. Only a
-        # command, which is quoted and never broken, keeps the line breaks inside its quotes.
+        # command (`whole`), whose words are quoted, and a remark (`multiline`) keep line breaks.
         keeps_line_breaks = whole or multiline
         cleaned = without_hidden_marks if keeps_line_breaks else one_line
 

@@ -94,7 +94,9 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
     if answer.benchmark:
         titles = ("", "batch", "s / 1000", "s / epoch", "peak", "samples/s", "speed-up", "")
         lines = table(titles, map(comparison_cells, answer.benchmark))
-        sentences = [*losses(answer.benchmark), *filter(None, [answer.cause])]
+        sentences = [*losses(answer.benchmark)]
+        if answer.cause:
+            sentences.append(answer.cause)
         lines += [ScreenLine(f"  {sentence}", hang=2) for sentence in sentences]
         yield from section(f"Measured on {device}", lines)
 
