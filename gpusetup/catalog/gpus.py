@@ -247,15 +247,16 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
-    """The maker of a GPU, if it is not NVIDIA. `M4` is Apple's chip, unless it is called a
-    Tesla."""
+    """The maker of a GPU with this name; None if it is NVIDIA, or unknown."""
     maker = maker_named(text)
-    # `GeForce 840M` is a name of NVIDIA's although `840M` is one of AMD's.
+    # `GeForce 840M` is a name of NVIDIA's although `840M` is one of AMD's. But `M4` is Apple's chip
+    # although NVIDIA has a Tesla M4, of which `maker_named` says None.
     is_of_nvidia = maker is not APPLE and rows_or_none(text, rows)
     return None if is_of_nvidia else maker
 
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
-    """The platform of a GPU that only exists on one, such as `linux-aarch64` for a GB200."""
+    """The platform of a GPU that only exists on one, such as `linux-aarch64` for a GB200; None for
+    any other GPU."""
     platforms = {row.on for row in rows_or_none(text, rows)}
     return platforms.pop() if len(platforms) == 1 else None

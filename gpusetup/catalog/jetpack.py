@@ -84,6 +84,6 @@ name as the GPU's name on a Jetson."""
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | None]) -> bool:
-    """Whether torch's aarch64 wheels work on the board: on Thor from JetPack 7, on Orin from
-    7.2."""
+    """Whether torch's aarch64 wheels work on the board: on Thor from JetPack 7, on Orin from 7.2;
+    never under an older JetPack, even if no GPU of the board is known."""
     return bool(jetpack.torch_for) and set(capabilities) <= {*jetpack.torch_for}

@@ -65,8 +65,8 @@ def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
     # Imported late, because most commands end without an error.
     from gpusetup.redaction.secrets import hide_secrets
 
-    message = hide_secrets(problem.message)
-    return message, hide_secrets(problem.hint) if problem.hint else problem.hint
+    hint = problem.hint and hide_secrets(problem.hint)
+    return hide_secrets(problem.message), hint
 
 
 class Console:
