@@ -386,7 +386,7 @@ def show_described(
         argvs.append(last_step)
     notes = (note, *decision.notes) if note else decision.notes
     answer = InstallAnswer(
-        state="unchanged" if changes.is_empty else "planned",
+        state="planned" if argvs else "unchanged",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
         after={**before, **labelled(build, changes.family)},
@@ -395,8 +395,8 @@ def show_described(
         newest=task.newest,
         notes=notes,
     )
-    if changes.is_empty:
-        return Reply(answer, screens.end_screen(answer, notes=task.notes))
+    if not argvs:
+        return Reply(answer, screens.end_screen(answer, notes=(*notes, *task.notes)))
     rows = {
         "packages": without_logins(", ".join(changes.packages)),
         "stays": ", ".join(changes.pinned),

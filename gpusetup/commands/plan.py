@@ -228,9 +228,10 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     )
     values = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
     overrides = {name: value for name, value in values.items() if value is not None}
-    # plan finds this value itself, so the config's does not count. `request_of` handles `gpus`.
+    # plan finds this value itself, so the config's does not count. If the options give it too,
+    # `job_of` refuses the question. `request_of` handles `gpus`.
     if from_options.solve in ("context", "batch"):
-        overrides[from_options.solve] = None
+        overrides.setdefault(from_options.solve, None)
     # `--params` describes another model than the config's.
     if from_options.params is not None:
         overrides["model"] = None

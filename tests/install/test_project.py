@@ -94,6 +94,14 @@ def test_it_is_shown_and_nothing_is_written(here: Path, capsys: Out) -> None:
     assert "whl/cu" in capsys.readouterr().out
 
 
+def test_where_torch_stays_the_rest_of_the_file_is_still_to_be_installed(
+    here: Path, capsys: Out
+) -> None:
+    (here / "requirements.txt").write_text("torch\n", encoding="utf-8")
+    assert main(["install", "--project", "--from", "healthy"]) == 0
+    assert "uv pip install --python" in capsys.readouterr().out
+
+
 PROJECT = """\
 [project]
 name = "x"

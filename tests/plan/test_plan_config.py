@@ -64,6 +64,7 @@ def test_a_hostile_or_empty_config_is_refused_with_its_place(
         ("model:\n  path: ${oc.env:UNSET_PATH}\n", (), "UNSET_PATH, which is not set"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         (TRL, ("--max-batch",), "largest batch"),
+        (TRL, ("--max-batch", "--batch", "4"), "looks for what `--batch` gives"),
         (HF, ("--gpu", "H20", "--max-context"), "do not set CPU offload of the parameters"),
     ],
 )
