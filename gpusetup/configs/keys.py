@@ -174,9 +174,6 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
     return any(one <= LOADER_MAPS for one in meaningful) or (without_ray and not meaningful)
 
 
-# --- the meaning of values ------------------------------------------------------------------------
-
-
 def meaning(kind: str, text: str) -> Any:
     """What a text means for a kind of key, regardless of case, dashes and module names; None if it
     is not in the table.

@@ -37,7 +37,7 @@ from gpusetup.plan.job import (
     tokens_per_gpu,
     yarn_settings,
 )
-from gpusetup.plan.memory import memory, other_gpu_bytes
+from gpusetup.plan.memory import NODE, memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import FIRST_WITH_BFLOAT16, Place, named_gpu
 from gpusetup.plan.question import (
@@ -87,12 +87,12 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
     variables = dict(plan_cell.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
-    # One CUDA_VISIBLE_DEVICES cannot select GPUs on several machines of eight.
-    asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= 8
+    # The fewest GPUs may be on several nodes, on which one CUDA_VISIBLE_DEVICES cannot select them.
+    fewest_are_on_one_node = question.solve == "gpus" and decision.job.gpus <= NODE
     leaves_some_unused = (place.count or 0) > decision.job.gpus
-    if decision.fits and (leaves_some_unused or asks_for_fewest):
+    if decision.fits and (leaves_some_unused or fewest_are_on_one_node):
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
-    # The answer has all fields of a cell, and more.
+    # The answer has all fields of a cell, some with another value, and more.
     values = {field.name: getattr(plan_cell, field.name) for field in fields(PlanCell)}
     values |= {
         "confidence": confidence(decision),
@@ -131,10 +131,10 @@ def reasons_for_close(
     names_training = question.trainer or describes_training(question) or question.method
     # Trainers that fill a budget of tokens are never a plain loop.
     if not names_training and not job.fills_token_budget:
-        # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The
-        # other usual assumption, which has no sequence parallelism either, needs more memory.
-        found = {"batch": job.sequences, "context": job.context, "gpus": job.gpus}
-        in_a_loop = replace(question, trainer="loop", **found, solve=None, sp=None)
+        # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. A
+        # plain loop has none of them, and no sequence parallelism (`sp`).
+        solved = {"batch": job.sequences, "context": job.context, "gpus": job.gpus}
+        in_a_loop = replace(question, trainer="loop", **solved, solve=None, sp=None)
         if not decide(job_of(in_a_loop, job.shape, place), replace(place, sp=None)).fits:
             yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
     older = older_version(question)
@@ -157,13 +157,14 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
     if setup.has_reward_model:
         yield "a reward model of another size than the policy"
     if question.params is not None and question.context is None and job.context == 1:
-        # A convolution keeps a value for every pixel, which a number of parameters does not show.
+        # plan assumed rows of a table (`context_of`), but a convolution keeps a value for every
+        # pixel, which a number of parameters does not show.
         yield "what a sample keeps beyond one row of a table (an image, a text)"
     if from_config:
-        # A config says whether a server runs on the same GPUs (`rl.generation`). A list appears in
-        # the answer once, not once for each of its items.
+        # A list appears in the answer once, not once for each of its items (`data.loaders[0]`).
         for key in from_config.read.not_understood:
             yield key.key.partition("[")[0]
+    # A config would say whether a server runs on the same GPUs (`rl.generation`).
     elif setup.method in GENERATING and not setup.engine_share:
         yield "an inference server, if the trainer starts one on these GPUs"
     elif setup.method in SUPERVISED and question.trainer in BY_VERL:
@@ -172,11 +173,12 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
 
 def trainer_of_settings(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
-    learning, because the settings for a supervised trainer would start another kind of training."""
-    # plan counts Trinity-RFT and verl, with which it trains, in the same way. verl's own config has
-    # this top-level key.
-    read = request.from_config.read.read if request.from_config else ()
-    if any(key.key.startswith("actor_rollout_ref.") for key in read):
+    learning (except by verl's config), because the settings for a supervised trainer would start
+    another kind of training."""
+    # `trainer_of` takes verl's configs for Trinity-RFT's, which trains with verl. Only verl's own
+    # have this key at the top level.
+    keys_read = request.from_config.read.read if request.from_config else ()
+    if any(key.key.startswith("actor_rollout_ref.") for key in keys_read):
         return "verl"
     return request.question.trainer if request.job.rl.method in SUPERVISED else None
 
@@ -184,15 +186,14 @@ def trainer_of_settings(request: PlanRequest) -> str | None:
 def cell(decision: Decision) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, place, fits = decision.job, decision.place, decision.fits
-    close_because = decision.close_because
-    predicted: Confidence = "close" if close_because else "clear"
+    predicted: Confidence = "close" if decision.close_because else "clear"
     return PlanCell(
         fits=fits,
         recipe=str(decision.recipe) if fits else NO_RECIPE,
         basis="measured" if decision.measured else "predicted",
         confidence="measured" if decision.measured else predicted,
         near_percent=round(100 * near_limit(job)),
-        close_because=close_because,
+        close_because=decision.close_because,
         memory_gib=memory_gib(decision),
         margin_percent=round(100 * (1 - decision.memory.total / place.capacity), 2),
         env=ENV if fits and decision.recipe.env else {},
@@ -215,8 +216,8 @@ def memory_gib(decision: Decision) -> PlanMemory:
              "allocated", "reserved")  # fmt: skip
     sizes = {name: getattr(needed, name) for name in names} | {"capacity": capacity}
     if needed.total <= capacity:
-        # `reserved` is what torch would reserve on a larger GPU. On this one it frees cached blocks
-        # to leave room for the CUDA context.
+        # `reserved` is what torch would reserve on a larger GPU. On one that is just large enough,
+        # torch frees cached blocks to leave room for the CUDA context.
         sizes["reserved"] = min(needed.reserved, capacity - needed.runtime)
     if job.strategy == "dp" and job.gpus > 1:
         sizes["other_gpus"] = other_gpu_bytes(job, decision.recipe)
@@ -232,8 +233,9 @@ SHOWN_UNLESS_DEFAULT = (
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
-    """The settings for the trainer's config, without those that equal the default."""
+    """The settings of a plan: the main ones, and others that differ from their default."""
     values: dict[str, Any] = {
+        # A job's `fsdp` is FSDP2, as opposed to `fsdp1`.
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
         "cpu_offload": recipe.offload,
@@ -274,11 +276,11 @@ transformers' Trainer."""
 
 
 def usual_ways(request: PlanRequest) -> Iterator[Way]:
-    """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
-    choose a kind of training.
+    """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU; nothing if the user
+    chose a kind of training or several GPUs, or if the model does not write text.
 
     All of them use checkpointing and no offload. The batch is the largest one at the job's full
-    length, and the context is the longest for a single sequence.
+    length, and the context is the longest for a single sequence, up to the model's native one.
     """
     question, shape = request.question, request.job.shape
     choices = (question.trainer, question.method, question.job_fields, question.freeze,
@@ -307,7 +309,7 @@ def usual_ways(request: PlanRequest) -> Iterator[Way]:
 
 
 def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
-    """All notes of a plan as sentences, what is wrong first."""
+    """All notes of a plan, as sentences."""
     question, job, shape = request.question, decision.job, decision.job.shape
     place, from_config = decision.place, request.from_config
     if place.remark:
@@ -317,6 +319,7 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
         yield remark
     yield from notes_on_parts(decision)
     native = shape.native_context
+    # If the model fixes the tokens of a sample (`tokens`), the native context is that of its text.
     if shape.tokens is None and native is not None and job.context > native:
         extension = "the model's positions must be extended (RoPE scaling)"
         if yarn_settings(job):
@@ -388,6 +391,7 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     older = older_version(question)
     if older and shape.vocabulary:
         yield f"{older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
+    # A named trainer, or one whose config sets an RL method, has known defaults.
     if question.trainer is not None or question.rl is not None:
         return
     trainer = "a plain training loop"
@@ -442,8 +446,9 @@ def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
 
 
 def one_gpu_is_enough(decision: Decision) -> bool:
-    """Whether a single GPU could train one GPU's share of the batch without offload; it would
-    process the other shares later, with accumulated gradients."""
+    """Whether a single GPU, which allows no sequence parallelism (`sp`), could train one GPU's
+    share of the batch without offload; it would process the other shares later, with accumulated
+    gradients."""
     job = decision.job
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
@@ -458,8 +463,8 @@ NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
-    """Yield one plan for each row of the CSV file, in order, with Trinity-RFT as the trainer; a row
-    that cannot be planned gets an `error`.
+    """Yield one plan for each row of the CSV file, in order, for Trinity-RFT (a job's defaults are
+    its); a row that cannot be planned gets an `error`. `predict`: do so even for measured jobs.
 
     Raises BadInput if a column is missing, because then no row can be planned.
     """
@@ -504,8 +509,9 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 
 def number_in_column(name: str, text: str | None, most: int) -> int:
     """The whole number in a CSV column; UsageError if it is none from 1 to `most`."""
-    is_number = re.fullmatch(r"\d{1,9}", (text or "").strip())
-    value = int(text) if text and is_number else 0
+    digits = (text or "").strip()
+    # Any limit has at most nine digits.
+    value = int(digits) if re.fullmatch(r"\d{1,9}", digits) else 0
     if not 0 < value <= most:
         raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
     return value

@@ -76,12 +76,12 @@ def question_of(
     other_fields = JOB_DEFAULTS.keys() - question_names
     # Leave out fields that the config does not set, so that the trainer's defaults apply.
     job_fields = {name: fields[name] for name in other_fields if fields.get(name) is not None}
-    # plan counts the models of RL as a whole. Trinity-RFT's run on other GPUs or were part of the
-    # measured runs. In supervised training, a map about sampling or serving belongs to another
-    # program.
-    counted_maps = frozenset(("rollout", "explorer", "inference"))
+    # In supervised training, a map about sampling or serving belongs to another program. The other
+    # models of RL, except a teacher, are counted as a whole; Trinity-RFT's run on other GPUs, or
+    # were part of the measured runs.
+    maps_without_report = frozenset(("rollout", "explorer", "inference"))
     if trainer == "trinity" or fields.get("rl"):
-        counted_maps = OTHER_MODELS - {"teacher"}
+        maps_without_report = OTHER_MODELS - {"teacher"}
     return FromConfig(
         question=TrainingQuestion(**question_fields, job_fields=job_fields),
         per_gpu=fields["per_gpu"],
@@ -94,7 +94,7 @@ def question_of(
             trainer=trainer,
             read=tuple(sorted(reader.used.values(), key=lambda key: key.line)),
             assumed=tuple(dict.fromkeys(reader.assumed)),
-            not_understood=tuple(reader.not_understood(counted_maps)),
+            not_understood=tuple(reader.not_understood(maps_without_report)),
         ),
     )
 
@@ -103,6 +103,7 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     """The question for this number of GPUs, with the batch of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     per_gpu, total, accumulate = from_config.per_gpu, from_config.total, question.accumulate
+    # The GPUs of a group share each sequence, so a group needs at least one.
     groups = max(gpus // (question.sp or 1), 1)
     if per_gpu is not None:
         batch = per_gpu * groups
@@ -130,7 +131,7 @@ def model(reader: Reader, fields: Fields) -> Fields:
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
             continue
         reader.note(setting, f"the model {name}")
-        # Any other file is refused here, where its line in the config is known.
+        # Refuse a file that is no config.json here, where its line in the training config is known.
         file = Path(name)
         is_file = named_file.is_there(file) and not named_file.is_folder(file)
         if is_file and file.name != "config.json":
@@ -155,12 +156,11 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     # Other kinds of adapters are left unread, so that the answer names their key as not understood.
     known = (*FULL, "lora", "qlora", "true", "yes")
     method = reader.word("adapter", lambda _, text: text.lower() if text.lower() in known else None)
-    is_lora = method not in (None, *FULL)
     # Read the rank in any case, because plan knows what it means even if no adapters are trained.
     rank = reader.number("rank", LARGEST["lora"])
-    if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
+    if method in FULL or (method is None and fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
-    if is_lora and rank is None:
+    if method and rank is None:
         # The defaults of TRL (ModelConfig) and of PEFT (LoraConfig), which other trainers keep.
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
@@ -170,7 +170,8 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 
 
 def quantised(reader: Reader, fields: Fields) -> Fields:
-    """The format of a quantised, frozen base model, on which adapters are trained."""
+    """The format of a quantised, frozen base model, on which adapters are trained; None if the base
+    is not quantised. The part `adapters` has set the format for `adapter: qlora`."""
     storage = fields.get("quantize")
     if reader.switch("four-bit"):
         storage = "nf4"
@@ -223,20 +224,20 @@ def length(reader: Reader, fields: Fields) -> Fields:
 
 
 def batch(reader: Reader, fields: Fields) -> Fields:
-    """The batch as sequences per GPU or for all GPUs together, or the token budget of RL trainers.
-
-    By default Trinity-RFT fills a token budget and verl does not.
-    """
+    """The batch: sequences per GPU or for all GPUs together, or the token budget of RL trainers."""
     trainer = fields["trainer"]
+    # A config of verl (`actor_rollout_ref`) counts as one of Trinity-RFT, which trains with it.
     if trainer == "trinity":
         is_dynamic = reader.switch("dynamic")
         tokens = reader.number("tokens", LARGEST["tokens"])
+        # By default Trinity-RFT fills a token budget and verl does not.
         if is_dynamic is None:
             is_dynamic = not reader.has_map("actor_rollout_ref")
         if is_dynamic:
             return {"tokens": tokens, "log_prob_tokens": log_prob_tokens(reader)}
     # If the batch is a number of sequences, the token budget has no effect.
     per_gpu = reader.number("batch", LARGEST["batch"])
+    # An RL step may make several updates, so the total would not give the accumulation of one.
     if trainer == "trinity" and per_gpu is not None:
         return {"per_gpu": per_gpu}
     total = reader.number("total", LARGEST["batch"])
@@ -272,7 +273,10 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
     if is_off is None and not text:
         return checkpoints
-    is_on = text not in ("none", "no", "false", "off", "n") if is_off is None else not is_off
+    is_on = not is_off
+    # A switch that disables checkpointing, such as LLaMA-Factory's, counts more than a word.
+    if is_off is None:
+        is_on = text not in ("none", "no", "false", "off", "n")
     return {**checkpoints, "checkpointing": is_on, "selective": is_on and text == "selective"}
 
 
@@ -309,6 +313,7 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     is_pure_16_bit = reader.switch("pure-16-bit")
     is_mixed, bf16 = reader.switch("amp"), reader.switch("bf16")
     amp = "fp16" if reader.switch("fp16") else None
+    # A switch that names no type (`amp: true`) tells less than the type of the weights.
     if bf16 or (is_mixed and not weights):
         amp = "bf16"
     if weights:
@@ -453,11 +458,12 @@ def part_frozen_by(key: str, text: str, model: str) -> str | None:
     switch = FREEZES.fullmatch(key)
     if switch is None or text not in TRUE:
         return None
-    # The group that matched is the part's name; `freeze: true` names none and means all.
+    # The group that matched is the part's name.
     part = next(filter(None, switch.groups()), "")
     if words_of(part) & EMBEDDING_WORDS:
         return EMBEDDINGS
-    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium.
+    # A key may contain the model's name: `freeze_gpt2` freezes gpt2-medium. Every name contains the
+    # empty part of `freeze: true`.
     letters = re.sub(r"[^a-z0-9]", "", part.lower())
     is_model = letters in re.sub(r"[^a-z0-9]", "", model.lower())
     return ALL if is_model or words_of(part) & WHOLE_MODEL else None

@@ -91,8 +91,10 @@ class ModelConfig:
             # If a config gives two vocabulary sizes, the padded one is the size of the tables.
             if key == "vocab_size" or values.get(key) is None:
                 named = [values[name] for name in synonyms if values.get(name) is not None]
-                self.values |= {key: named[0]} if named else {}
-        # The text part of a multimodal model has the layers of its text family.
+                if named:
+                    self.values[key] = named[0]
+        # The text part of a multimodal model has the layers of its text family: `qwen2_5_vl_text`
+        # those of `qwen2`.
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
         self.name = str(values.get("_name_or_path") or values.get("name") or self.kind)
@@ -171,7 +173,8 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
 
 
 def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, source: str) -> Shape:
-    """The shape of a text model with image or audio encoders, which count as parameters."""
+    """The shape of a text model with image or audio encoders, which count as parameters. `text`:
+    the config's part about the text model."""
     # Some configs keep the text model's keys at the top level, next to the encoders' sections.
     without_towers = {key: part for key, part in values.items() if key not in TOWER_PARTS}
     shape = shape_of(text or without_towers, source)
@@ -252,7 +255,7 @@ def decoder(config: ModelConfig) -> Shape:
         tied=tied,
         experts=config.get("num_experts_per_tok"),
         vocabulary=vocabulary,
-        roughly=mixers.count(ATTENTION) < len(mixers),
+        roughly=LINEAR in mixers,
         native_context=config.get("max_position_embeddings") or None,
     )
 
@@ -324,8 +327,8 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
     period = config.get("full_attention_interval")
     if period > 1:
         # The last layer of every period has attention.
-        without = mixer_named(config, "linear_attention")
-        return [without if layer % period else ATTENTION for layer in range(1, layers + 1)]
+        other = mixer_named(config, "linear_attention")
+        return [other if layer % period else ATTENTION for layer in range(1, layers + 1)]
     return [ATTENTION] * layers
 
 
@@ -362,7 +365,7 @@ class Mlp(NamedTuple):
 def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     """The MLPs of a model, each expert or dense MLP with this number of weight matrices."""
     width = config.mlp_width
-    # One column or row in each matrix.
+    # The parameters for one element of an inner width: one column or row in each matrix.
     unit = matrices * config.hidden
     number = config.get("num_experts")
     if not number:
@@ -393,12 +396,13 @@ def encoder(config: ModelConfig) -> Shape:
     hidden, width = config.hidden, config.mlp_width
     # ModernBERT has gated MLPs, and rotary embeddings instead of a position table.
     is_modern = config.kind == "modernbert"
-    # Queries, keys, values and output have biases, as have the MLP and the norms.
     matrices = 3 if is_modern else 2
+    # Queries, keys, values and output have biases. The rest are the MLP's biases (width + hidden),
+    # and two norms, each with a weight and a bias.
     layer = 4 * hidden * (hidden + 1) + matrices * hidden * width + width + 5 * hidden
-    largest_unit, tokens, positions = layer, None, config.get("max_position_embeddings")
+    largest_unit, tokens, positions = layer, None, None
     if config.kind in ENCODERS:
-        table = config.need("vocab_size")
+        table, positions = config.need("vocab_size"), config.get("max_position_embeddings")
         largest_unit = max(table * hidden, layer)
         # The weight and the bias of the norm after the embeddings are two more rows.
         rows = table + config.get("type_vocab_size") + 2 + (0 if is_modern else positions)
@@ -430,5 +434,5 @@ def encoder(config: ModelConfig) -> Shape:
         rms_norm=False,
         dropout=config.kind in ENCODERS,
         tokens=tokens,
-        native_context=positions if config.kind in ENCODERS else None,
+        native_context=positions,
     )

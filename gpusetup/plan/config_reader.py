@@ -126,7 +126,7 @@ class Reader:
         return None
 
     def has_map(self, name: str) -> bool:
-        """Whether the config has this key at its top level."""
+        """Whether the config has a map of this name at its top level."""
         return any(path[:1] == (name,) for path in self.by_path)
 
     def text(self, setting: Setting) -> str | None:
@@ -143,10 +143,13 @@ class Reader:
         for _ in range(MOST_PARTS):
             expression = INNERMOST.search(text)
             if expression is None:
-                return None if "${" in text else text or None
+                is_closed = "${" not in text
+                return text if text and is_closed else None
             value = self.value_of(expression[1].strip(), setting)
+            if value is None:
+                return None
             text = f"{text[: expression.start()]}{value}{text[expression.end() :]}"
-            if value is None or len(text) > MOST_LETTERS:
+            if len(text) > MOST_LETTERS:
                 break
         return None
 
@@ -160,12 +163,12 @@ class Reader:
         if hit := VARIABLE.fullmatch(expression):
             variable, default = hit[1], bare(hit[2])
             value = self.variables.get(variable) or default
-            is_set = "is set" if self.variables.get(variable) else "is not set"
-            found = "nothing was read, and OmegaConf stops there: export the variable"
+            state = "is set" if self.variables.get(variable) else "is not set"
+            result = "nothing was read, and OmegaConf stops there: export the variable"
             if value:
-                found = f"{value} was read"
+                result = f"{value} was read"
             key = dotted(setting.path)
-            self.assumed.append(f"{key} takes the variable {variable}, which {is_set}: {found}")
+            self.assumed.append(f"{key} takes the variable {variable}, which {state}: {result}")
             return value
         resolver, colon, argument = expression.partition(":")
         if colon:
@@ -183,18 +186,16 @@ class Reader:
         line = f"{self.config.name}, line {setting.line}"
         return BadInput(f"{line}: `{dotted(setting.path)}` is {problem}", hint=hint)
 
-    def not_understood(self, counted_maps: frozenset[str]) -> Iterator[ConfigKey]:
-        """The settings that were not read and that may need memory.
-
-        `counted_maps`: maps about other models that the plan counts as a whole.
-        """
+    def not_understood(self, maps_without_report: frozenset[str]) -> Iterator[ConfigKey]:
+        """The settings that were not read and that may need memory, outside of
+        `maps_without_report` (of other programs, or other models that plan counts as a whole)."""
         for setting in self.config.settings:
             text = self.text(setting)
             if not text or setting.path in self.used:
                 continue
             if is_switched_off(text) or takes_no_memory(setting.path):
                 continue
-            if counted_maps.isdisjoint(setting.path[:-1]):
+            if maps_without_report.isdisjoint(setting.path[:-1]):
                 yield key_read(setting, "")
 
 

@@ -98,9 +98,6 @@ def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
     return recipes[min(longer)] if longer else None
 
 
-# --- the decision ---------------------------------------------------------------------------------
-
-
 class Decision(Frozen):
     """The recipe that was chosen for a job."""
 
@@ -128,9 +125,6 @@ class Decision(Frozen):
             return f"within {round(100 * near_limit(self.job))} % of the limit"
         # If a job does not fit, these reasons do not matter: uncounted parts only add memory.
         return why_uncertain(self.job, self.recipe) if self.fits else None
-
-
-# --- how certain an answer is ---------------------------------------------------------------------
 
 
 def near_limit(job: TrainingJob) -> float:
@@ -187,6 +181,7 @@ def decide(job: TrainingJob, place: Place) -> Decision:
     if place.env and place.sp is None and not place.predict:
         measured = measured_recipe(gpu_of(place.gpu, place.total_bytes), job)
     by_name = {str(recipe): recipe for recipe in recipes}
+    # The user, or a RAM that is too small, may exclude the measured recipe.
     is_measured = measured == NO_RECIPE or measured in by_name
     # Trust the measurement more than the memory model, even if no recipe fitted then.
     if is_measured:
@@ -215,10 +210,10 @@ def host_holds(job: TrainingJob, recipe: Recipe, place: Place) -> bool:
 def candidates(job: TrainingJob, place: Place) -> tuple[Recipe, ...]:
     """The recipes that the job can use on this machine, fastest first: each degree of sequence
     parallelism without and with expandable segments (Env), then each degree with offload."""
-    possible = (place.sp,) if place.sp is not None else sequence_degrees(job)
     # Sequence parallelism needs Linux.
-    if place.sp is None and not place.linux:
-        possible = (1,)
+    possible = sequence_degrees(job) if place.linux else (1,)
+    if place.sp is not None:
+        possible = (place.sp,)
     # Trainers refuse a token budget that is too small for the longest sequence. If it is too small
     # with every degree, keep all of them, because an answer needs a recipe even if none fits.
     degrees = [sp for sp in possible if longest_sequence_fits_budget(job, sp)] or possible
@@ -291,6 +286,7 @@ def gpus_needed(job: TrainingJob, place: Place) -> Decision:
     with_offload: Decision | None = None
     # If every GPU has a whole copy of the model, more GPUs than samples do not help.
     most_gpus = min(max(job.sequences, 1), MOST_GPUS) if job.copies_model else MOST_GPUS
+    # A job on several nodes takes all eight GPUs of each.
     for gpus in (*range(1, min(most_gpus + 1, 8)), *range(8, most_gpus + 1, 8)):
         # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
         becomes_ddp = job.strategy == "single" and gpus > 1
@@ -311,8 +307,8 @@ SOLVERS: dict[str, Callable[[TrainingJob, Place], Decision]] = {
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """The largest number for which `fits` is true, by bisection; 0 if there is none. `fits` must
-    change from true to false only once.
+    """The largest number below `LARGEST_SOLUTION` for which `fits` is true, by bisection; 0 if
+    there is none. `fits` must change from true to false only once.
 
     >>> largest(lambda n: n <= 1000)
     1000
@@ -343,8 +339,9 @@ def with_option(change: str, fields: Mapping[str, Any]) -> str:
     >>> with_option("LoRA", {"lora": 16, "dtype": "bf16", "amp": None})
     'LoRA (`--lora 16 --dtype bf16`)'
     """
+    # None, such as no mixed precision under adapters, needs no option.
     named = {name: value for name, value in fields.items() if value is not None}
-    # Trainers set a budget of tokens, for which plan has no option.
+    # plan has no option for a budget of tokens, which is set in the trainer's config.
     if not named or "tokens" in named:
         return change
     options = (f"--{name}{'' if value is True else f' {value}'}" for name, value in named.items())
@@ -428,8 +425,8 @@ def settings_that_save(decision: Decision, confidence: Confidence) -> list[Help]
     steps: list[Help] = []
     for name, fields in changes.items():
         step, saved = with_option(name, fields), saved_gib(decision, replace(job, **fields), recipe)
-        # A job that fits also fits with less memory, as surely as before.
         if saved > LEAST_GIB:
+            # A job that fits also fits with less memory, as surely as before.
             change = Help(step=step, saves_gib=saved, recipe=str(recipe), confidence=confidence)
             steps.append(change)
     return sorted(steps, key=lambda step: -step.saves_gib)
@@ -441,7 +438,7 @@ def changes_to_fit(
     """For a job that does not fit: the changes that need less memory. Those that are enough on
     their own come first; both groups are sorted by savings, with those that train adapters last."""
     job, place = decision.job, decision.place
-    larger_jobs = dict(more_gpus_or_fewer_tokens(job, place))
+    other_jobs = dict(more_gpus_or_fewer_tokens(job, place))
     milder = smaller_batch(job, decision.recipe) | milder_settings(job)
     train_less = changes_to_adapters(job)
     settings: dict[str, Decision] = {}
@@ -461,7 +458,7 @@ def changes_to_fit(
         if not together.keys().isdisjoint(train_less):
             steps_with_adapters.add(step)
     steps: list[Help] = []
-    for step, changed in (larger_jobs | settings).items():
+    for step, changed in (other_jobs | settings).items():
         saved = saved_gib(decision, changed.job, decision.recipe)
         if saved > LEAST_GIB:
             kind: Literal["setting", "job"] = "setting" if step in settings else "job"
@@ -505,8 +502,7 @@ def slower_recipes(decision: Decision) -> Iterator[Help]:
     """The recipes that are slower than the chosen one, in order, without those that save no more
     than an earlier one.
 
-    The order follows Trinity-RFT's guide: start with a simple recipe, and use a slower one only if
-    memory runs out.
+    The order is that of Trinity-RFT's guide: use a slower recipe only if memory runs out.
     """
     job, place = decision.job, decision.place
     recipes = candidates(job, place)
@@ -562,9 +558,9 @@ def better_with_fewer(
         length = one.job.context if solve == "context" else 0
         return (one.fits, length, one.fits and not one.recipe.offload)
 
-    # The degree of sequence parallelism that the user chose must divide the smaller number too.
     numbers = range(job.gpus - 1, max(job.gpus - MOST_TRIED - 1, 0), -1)
     solver = max_context if solve == "context" else decide
+    # The degree of sequence parallelism that the user chose must divide the smaller number too.
     tried = [solver(replace(job, gpus=n), place) for n in numbers if n % (place.sp or 1) == 0]
     # Of equally good numbers take a measured one, else the largest: more GPUs are faster, and `max`
     # takes the first of equals.
@@ -573,7 +569,7 @@ def better_with_fewer(
         return None
     degree = sequence_degrees(job)[-1]
     degree_of_fewer = sequence_degrees(best.job)[-1]
-    # DataParallel uses no such degrees: its first GPU holds the outputs of all GPUs.
+    # For example with DataParallel, whose first GPU holds the outputs of all GPUs.
     reason = "Each GPU then needs less memory."
     if degree_of_fewer > degree and place.sp is None:
         reason = (

@@ -320,7 +320,7 @@ def least_tokens(job: TrainingJob, sp: int) -> int:
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it; the
-    default budget fits two of them (see `tokens_per_gpu`)."""
+    default budget (None) fits two of them (see `tokens_per_gpu`)."""
     return job.tokens is None or job.tokens >= least_tokens(job, sp)
 
 

@@ -52,7 +52,6 @@ class Optimizer(Frozen):
 EIGHT_BITS = 1 + 4 / 256
 """Bytes of an 8-bit state: one byte, and a 32-bit scale for every 256 of them (Dettmers et al.,
 arXiv 2110.02861)."""
-
 OPTIMIZERS: dict[str, Optimizer] = {
     **dict.fromkeys(("adamw", "adam"), Optimizer(moments=2, copies=1)),
     **dict.fromkeys(("adagrad", "rmsprop"), Optimizer(moments=1, copies=1)),
@@ -69,8 +68,6 @@ computes the square roots of all second moments at once, which needs a copy (tor
 documentation). bitsandbytes and torchao store a moment in one byte or half a byte. Lion keeps one
 moment (arXiv 2302.06675). Prodigy keeps AdamW's two, its sums and the initial weights. Adafactor
 keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible."""
-
-
 NODE = 8
 """The number of GPUs in a node. HSDP shards the model in a node, and copies it to each node."""
 
@@ -103,13 +100,14 @@ def rest_is_32_bit(job: TrainingJob) -> bool:
 
 
 def weight_bytes(job: TrainingJob) -> int:
-    """The bytes of one weight on the GPU; a 32-bit master copy counts as an optimizer state."""
-    return BYTES[job.amp if job.amp and job.master_weights else job.dtype]
+    """The bytes of one weight on the GPU. DeepSpeed keeps it in the type used for computing; its
+    32-bit master copy counts as an optimizer state."""
+    return job.compute_bytes if job.master_weights else BYTES[job.dtype]
 
 
 def gradient_bytes(job: TrainingJob) -> int:
-    """The bytes of one gradient. With DeepSpeed they have the type used for computing, otherwise
-    the type of the trained weight (an adapter or a weight of the model)."""
+    """The bytes of one gradient. DeepSpeed's gradients of the model's weights have the type used
+    for computing, all others the type of the trained weight (an adapter or one of the model)."""
     if job.lora is not None or not job.master_weights:
         return job.trained_bytes
     return job.compute_bytes
@@ -326,8 +324,9 @@ def selected_bytes(job: TrainingJob) -> float:
     if not job.selective:
         return 0.0
     shape = job.shape
+    # Attention's output is as wide as the queries. Of the products, wq, wv, w1 and w2 are kept.
     elements = 2 * shape.query + shape.key_value + shape.intermediate
-    # The output of attention, unless a compiled layer recomputes it.
+    # A compiled layer keeps one tensor of the model's width less.
     if not job.compile:
         elements += shape.hidden
     return elements * job.compute_bytes
@@ -382,7 +381,7 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
         # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
         gradients = min(gradients, (shape.intermediate + shape.hidden) * job.compute_bytes)
     peak_of_scores = 1.5 * scores
-    # Without checkpointing the kept tensors are already counted as activations.
+    # Without checkpointing the kept tensors, scores included, already count as activations.
     if not job.checkpointing:
         return (gradients + peak_of_scores - scores) * tokens_per_gpu(job, recipe)
     bytes_per_token = kept + gradients + peak_of_scores
@@ -442,13 +441,11 @@ Part = Literal["states", "checkpoints", "logits", "other"]
 
 CUDA_CONTEXT = 0.5 * GIB
 """Bytes of the CUDA context and of the libraries' workspaces. This is an assumption."""
-
 NCCL = 0.8 * GIB
 """Bytes of NCCL's buffers on a GPU. According to messages of runs that ran out of memory, they take
 0.1 GiB without NVLink and up to 1.2 GiB with it."""
 NCCL_FITTED = 0.3 * GIB
 """Bytes of NCCL's buffers with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
-
 EXCHANGE = 15.981
 """Bytes per element that sequence parallelism exchanges, fitted to the measured table
 (`cells.csv`)."""
@@ -474,8 +471,6 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
 
 LOST_LOGIT = 1.667
 """Bytes of gaps per logit with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
-
-
 SHIFTED_LOGIT = 4.2
 """Bytes per shifted logit: a float32 copy, and 5 % for the segment's rounding."""
 
@@ -552,8 +547,6 @@ def segments_of_logits(job: TrainingJob, recipe: Recipe) -> float:
     return logit_count(job, recipe) * SHIFTED_LOGIT
 
 
-# --- the terms ------------------------------------------------------------------------------------
-
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
@@ -590,7 +583,6 @@ TERMS = (
     Term("other", ("generation",), lambda job, _: job.engine_bytes),
     Term("other", WHOLE_RUN, runtime),
 )
-# --- the sum --------------------------------------------------------------------------------------
 
 
 class JobMemory(Frozen):

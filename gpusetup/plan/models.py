@@ -114,9 +114,6 @@ def size_in_name(text: str) -> ModelSize | None:
     return ModelSize(parameters, min(active, parameters))
 
 
-# --- known models ---------------------------------------------------------------------------------
-
-
 class ModelTable(Frozen):
     """The models that plan knows by name: hub id -> the fields of the model's shape.
 
@@ -279,8 +276,6 @@ def unknown_hint(text: str) -> str:
         f"for a rough plan, give only the size: `--params {size_name(parameters)}`"
     )
 
-
-# --- a config.json --------------------------------------------------------------------------------
 
 LARGEST_CONFIG_BYTES = 1 << 20
 """The size limit for a `config.json`, in case the path is a very large file."""

@@ -63,10 +63,12 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
     names no model, or an unknown one, or if a number is absurd."""
     for name, largest in LARGEST.items():
+        # Most options are fields of the question, others (`lora`) of the job.
         value = getattr(question, name, question.job_fields.get(name))
         if value is not None and not 1 <= value <= largest:
             raise UsageError(f"`--{name} {value}` is out of range", hint=f"1 to {largest:,}")
     if question.model is not None and question.params is not None:
+        # Without the model's name, a size would be planned even for a network that is refused.
         refuse_uncounted(question.model)
         raise UsageError("`--model` and `--params` both say what is trained", hint="name one")
     if question.model is not None:
@@ -100,7 +102,8 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     named = dict(question.job_fields)
     storage = format_in_name(question.model or "")
     if storage in get_args(Quantization) and named.get("lora") is not None:
-        # The model is already quantised, and the adapters are trained on top of it.
+        # The model is already quantised, in a format that plan knows (unlike `nvfp4`), and the
+        # adapters are trained on top of it.
         named.setdefault("quantize", storage)
     trainer = question.trainer or usual_trainer(question, shape, named)
     gpus = question.gpus or 1
@@ -178,8 +181,8 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
     other settings, `hf` for adapters, otherwise a plain `loop`."""
     if not counts_samples(question, shape):
         return "trinity"
-    # A batch alone says nothing about the trainer, so that `--batch` and `--max-batch` are planned
-    # as the same question without them.
+    # A batch alone says nothing about the trainer, so assume the one for the same question without
+    # `--batch` or `--max-batch`.
     without_batch = replace(question, batch=None, solve=None)
     # A number of parameters below a billion may be of any network.
     may_be_any = question.params is not None and shape.parameters < SMALLEST_LANGUAGE_MODEL
@@ -200,7 +203,8 @@ def job_fields(
         # Most tools that train adapters switch checkpointing on: PEFT's
         # `prepare_model_for_kbit_training`, TRL, axolotl, LLaMA-Factory, ms-swift and Unsloth.
         fields["checkpointing"] = named.get("checkpointing", True)
-    # Autocast has no effect on memory if its type is as wide as that of the weights.
+    # Autocast has no effect on memory if its type (which may be `none`) is as wide as that of the
+    # weights.
     weight_bytes = BYTES[fields.get("dtype") or "fp32"]
     if BYTES.get(fields.get("amp") or "", weight_bytes) >= weight_bytes:
         fields["amp"] = None

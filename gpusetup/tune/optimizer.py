@@ -155,9 +155,6 @@ class BatchSizeOptimizer:
             )
 
 
-# --- a config -----------------------------------------------------------------------------------
-
-
 def auto_optimize_config(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],

@@ -43,8 +43,6 @@ that fails, Windows reports error 1455 (the paging file is too small)."""
 WORKERS_SOURCE = f"torch.utils.data; one worker per usable core, at most {MOST_WORKERS}"
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
-# --- the loader ---------------------------------------------------------------------------------
-
 
 def worker_count(facts: Facts) -> tuple[int, str]:
     """The number of loader workers for each process, with its reason: usable cores divided by the
