@@ -94,11 +94,10 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     changed = read_config(replace(config, text=text).raw, config.name)
     old, new = kinds_and_texts(config), kinds_and_texts(changed)
     for edit in edits:
-        if new.get(edit.path) != ("scalar", edit.value):
+        if new.pop(edit.path, None) != ("scalar", edit.value):
             raise BadInput(f"{config.name}: {dotted(edit.path)} cannot be changed in place")
-    for edit in edits:
+        # An added key has no old value.
         old.pop(edit.path, None)
-        new.pop(edit.path, None)
     # Lists, because the order matters too and a comparison of dicts ignores it.
     if list(old.items()) != list(new.items()):
         raise BadInput(
@@ -123,7 +122,8 @@ NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|true|false|null")
 
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
-    """The edit that replaces a setting's value; None if the value cannot be replaced in place."""
+    """The edit that replaces a setting's value, in the old value's quotes and spelling of a switch;
+    None if the value cannot be replaced in place."""
     if setting.kind != "scalar" or setting.shared:
         return None
     old = unquoted(setting.text)
@@ -131,13 +131,12 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
         return None
     new = value
     if value in ("true", "false") and old in TRUE + FALSE:
-        # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
+        # TRUE and FALSE have matching spellings (`yes` and `no`) at the same index.
         spelling = (TRUE if old in TRUE else FALSE).index(old)
         new = (TRUE if value == "true" else FALSE)[spelling]
     elif config.format == "json" and not NOT_QUOTED.fullmatch(value):
         new = f'"{value}"'
     if old != setting.text:
-        # Keep the quotes of the old value.
         quote = setting.text[0]
         new = quote + new.strip('"') + quote
     return Edit(path=setting.path, start=setting.start, end=setting.end, text=new, value=new)
@@ -145,16 +144,16 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
 
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a new line below an existing one; None if that is impossible."""
-    # Lines can only be added if the key's position is known.
-    if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
+    # In `{...}`, and so in all of JSON, a new key would need a comma too.
+    if neighbour.flow or neighbour.kind != "scalar" or neighbour.shared:
         return None
     text, key_start, end = config.text, neighbour.key_start, neighbour.end
+    # An item of a list has no key.
+    if key_start is None:
+        return None
     line_start = text.rfind("\n", 0, key_start) + 1
     # The last line may lack a newline.
     line_end = text.find("\n", end) + 1 or len(text)
-    # In `{...}`, and so in all of JSON, a new key would need a comma too.
-    if neighbour.flow:
-        return None
     # The neighbour must be alone on one line, with at most a comment after it.
     rest_of_line = text[end:line_end].rstrip("\n")
     if "\n" in text[key_start:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest_of_line):

@@ -158,7 +158,7 @@ NEUTRAL_WORDS = TRAINING | frozenset((
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:
     """Whether a worker setting is about a data loader, rather than about Ray's or other worker
-    processes.
+    processes. `without_ray`: whether the config has no names that only Ray or Dask have.
 
     >>> [belongs_to_loader((name, "num_workers")) for name in ("train_loader", "training")]
     [True, True]
@@ -170,8 +170,10 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
         return True
     words = [words_of(map_name) - NEUTRAL_WORDS for map_name in maps]
     meaningful = [words_of_map for words_of_map in words if words_of_map]
-    # In a map with any other meaningful name, the workers are not a loader's.
-    return any(one <= LOADER_MAPS for one in meaningful) or (without_ray and not meaningful)
+    if not meaningful:
+        return without_ray
+    # In maps with only other meaningful names, the workers are not a loader's.
+    return any(words_of_map <= LOADER_MAPS for words_of_map in meaningful)
 
 
 def meaning(kind: str, text: str) -> Any:
@@ -249,10 +251,11 @@ def takes_no_memory(path: Sequence[str | int]) -> bool:
     key = key_of(path)
     if key is not None and key.role in costless["roles"]:
         return True
-    words = words_of(name)
+    if name.partition("_")[0] in costless["purposes"]:
+        return True
     # A name without words, such as a number, does not show what the key is for.
-    has_purpose = name.partition("_")[0] in costless["purposes"]
-    return bool(words) and (has_purpose or words <= costless["words"])
+    words = words_of(name)
+    return bool(words) and words <= costless["words"]
 
 
 # --- the trainer of a config ----------------------------------------------------------------------

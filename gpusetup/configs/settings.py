@@ -16,17 +16,6 @@ TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
 FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
 EMPTY = ("", "null", "Null", "NULL", "None", "~")
 
-MOST_DEPTH = 64
-"""The deepest nesting that is read. No training config comes close, but a malicious file could
-exhaust Python's stack."""
-
-
-def child_path(path: Path, key: str | int) -> Path:
-    """The path of a value under a key; RecursionError if the file is nested too deeply."""
-    if len(path) >= MOST_DEPTH:
-        raise RecursionError
-    return (*path, key)
-
 
 class Setting(Frozen):
     """A value in a config file, with its position; `text` is a scalar exactly as written."""

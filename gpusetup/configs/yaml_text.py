@@ -10,15 +10,20 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 from typing import Any
 
-from gpusetup.configs.settings import Kind, Path, Setting, child_path
+from gpusetup.configs.settings import Kind, Path, Setting
 from gpusetup.errors import BadInput
 
 LONGEST_REASON = 200
 """The number of characters of ruamel.yaml's message to show; it may quote a long text."""
+MOST_DEPTH = 64
+"""The deepest nesting that is read. No training config comes close, but a malicious file could
+exhaust Python's stack."""
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
-    """The values of a YAML file in order, with positions; BadInput names the line of an error."""
+    """The values of a YAML file in order, with positions; BadInput names the line of an error, and
+    RecursionError tells that the file is nested too deeply."""
+    # Imported on use, because most commands read no YAML.
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -92,6 +97,8 @@ class _YamlWalk:
         and `flow`: whether a map or list around the setting has an anchor, or is in `{...}` or
         `[...]`.
         """
+        if len(path) > MOST_DEPTH:
+            raise RecursionError
         is_alias = id(node) in self.visited
         self.visited.add(id(node))
         kind = KINDS.get(type(node).__name__, "scalar")
@@ -115,13 +122,15 @@ class _YamlWalk:
         if is_alias or kind == "scalar":
             return
         key_lines: dict[str, int] = {}
-        children = node.value if kind == "map" else enumerate(node.value)
-        for index, (name, child) in enumerate(children):
-            word = name if kind == "list" else self.key_text(name, key_lines, index)
-            has_plain_key = kind == "map" and type(name).__name__ == "ScalarNode"
-            child_key, is_flow = name if has_plain_key else None, bool(node.flow_style)
+        # A map has pairs of a key's node and a value's node, a list has only the values.
+        children = node.value if kind == "map" else [(None, child) for child in node.value]
+        for index, (child_key, child) in enumerate(children):
+            word = index if kind == "list" else self.key_text(child_key, key_lines, index)
+            # A new line can only be added below a key that is a scalar.
+            if type(child_key).__name__ != "ScalarNode":
+                child_key = None
             yield from self.settings(
-                child, child_path(path, word), child_key, shared=is_shared, flow=is_flow
+                child, (*path, word), child_key, shared=is_shared, flow=bool(node.flow_style)
             )
 
     def key_text(self, key: Any, key_lines: dict[str, int], index: int) -> str:

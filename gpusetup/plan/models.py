@@ -200,8 +200,6 @@ def refuse_uncounted(text: str) -> None:
 SIZE_ERROR = 2
 """The factor within which a name's size may differ from the number of parameters: names round, and
 some leave out the embedding."""
-
-
 RECENT_VOCABULARY = 128_256
 """The vocabulary of Llama 3, for models of unknown shape: most models since 2024 have at least
 100,000 tokens, which is the width of the logits."""
@@ -229,6 +227,7 @@ def model_named(text: str, *, assume: bool = False) -> Shape:
     if cached := config_in_hub_cache(text):
         return replace(model_in(cached), name=name)
     is_path = text.endswith(".json") or named_file.is_there(path) or named_file.is_folder(path)
+    # An empty text would be the path of the current folder.
     if text and is_path:
         return model_in(path)
     refuse_uncounted(text)
@@ -246,7 +245,8 @@ def refuse_other_size(shape: Shape, text: str, size: ModelSize | None) -> None:
     """Raise UsageError if the size in a name contradicts the shape that plan knows by this name."""
     if size is None:
         return
-    # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`).
+    # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`); only
+    # one of the two must match.
     for count in (shape.parameters, shape.active):
         if 1 / SIZE_ERROR < size.parameters / count < SIZE_ERROR:
             return
@@ -293,9 +293,11 @@ def model_in(path: Path) -> Shape:
         ) from problem
     shape = shape_of(from_json(text, dict[str, Any], what=str(file)), source=str(file))
     folder = file.parent.resolve().name
-    # If the config does not name the model, use the name of its folder.
-    has_name = shape.name != shape.kind
-    return shape if has_name or not folder else replace(shape, name=folder)
+    # If the config does not name the model, its family is the name: use that of its folder instead,
+    # unless the folder is the root, which has none.
+    if shape.name == shape.kind and folder:
+        return replace(shape, name=folder)
+    return shape
 
 
 def config_in_hub_cache(model: str) -> Path | None:
@@ -334,8 +336,10 @@ def parameter_count(text: str) -> int:
     >>> [parameter_count(text) for text in ("124M", "7b", "1.5 B", "124,439,808")]
     [124000000, 7000000000, 1500000000, 124439808]
     """
+    # Remove the separators of thousands.
     plain = re.sub(r"(?<=\d)[,_](?=\d{3}(?!\d))", "", text.strip().lower())
     hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)", plain)
+    # A text that is no number counts as 0, which is refused below.
     count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(f"{text!r} is not a number of parameters", hint="write it as 124M or 7B")

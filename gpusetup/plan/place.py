@@ -110,7 +110,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
-    # A compute capability (`sm_90`) does not name a card, so this raises UsageError.
+    # `rows_named` raises UsageError for a compute capability (`sm_90`), which names no card.
     matching = [row for row in rows_named(text, rows) if row.memory_gb]
     names = ", ".join(dict.fromkeys(row.name for row in matching))
     hint = f"one of: {names}" if matching else "give `--gpu-mem 24GiB`"
@@ -119,6 +119,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     # cards have more words.
     words = tokens(text) - NOT_TELLING
     exact_cards = [row for row in matching if tokens(row.name) - NOT_TELLING == words]
+    # The first of these lists with exactly one card decides.
     usual = next((cards[0] for cards in (sxm_cards, exact_cards) if len(cards) == 1), None)
     if usual is None or usual.memory_bytes is None:
         raise UsageError(f"{text!r} exists with more than one memory size", hint=hint)
@@ -149,12 +150,14 @@ def place_of_machine(machine: Snapshot) -> Place:
     gpus = visible_gpus(machine)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
+    # A GPU of unknown memory comes first, and is refused.
     smallest = min(gpus, key=lambda gpu: (gpu.memory_total_bytes or 0, gpu.name))
     name, total_bytes = smallest.name, smallest.memory_total_bytes
     if not total_bytes:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     unified = shares_memory(name, machine.os.jetson)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
+    # A system that is not known counts as Linux, on which most training runs.
     linux = machine.os.family in ("linux", None) or bool(machine.os.jetson or machine.os.wsl)
     return Place(
         gpu=name,

@@ -122,6 +122,7 @@ def method_of(reader: Reader) -> str | None:
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`
     for method, keys in SIGNS.items():
+        # `text_of_key` records the key as read, and `any` stops at the first that is set.
         if any(reader.text_of_key(key, f"a key of {method}") for key in keys):
             return method
     return None
@@ -146,11 +147,11 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     read("num_generations", "answers to one prompt")
     adapters = fields.get("lora") is not None
     usual = usual_setup(method, "verl" if is_verl else trainer, adapters=adapters)
-    # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
-    says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
+    # TRL loads all models in 32 bits unless a 16-bit `dtype` or a sharding strategy is set.
+    is_16_bit = trainer != "trl" or fields.get("dtype") not in (None, "fp32")
     changes: Fields = {
         "has_reference": has_reference(reader, usual, adapters=adapters, is_verl=is_verl),
-        "frozen_in_16_bits": trainer != "trl" or bool(says_16_bits),
+        "frozen_in_16_bits": is_16_bit or bool(fields.get("strategy")),
     }
     if method in GENERATING:
         changes |= generation(reader, is_verl=is_verl)
@@ -162,7 +163,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(
             "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
         )
-        # This key has no effect while the actor is trained (`OFFLOAD_KEYS`).
+        # verl keeps its own loss, and `optimizer_offload` has no effect while the actor is trained
+        # (`OFFLOAD_KEYS`).
         return {**setup, "offload_optimizer": None}
     says_loss = fields.get("loss") or fields.get("fused_kernels")
     return setup if says_loss else {**setup, "loss": usual_loss(method)}
@@ -171,20 +173,23 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory, by what the config says
     about it, or else as in the method's `usual` setup."""
+    # Read the weight in any case, so that it is not reported as not understood.
     weight = reader.text_of_key("beta", "the weight of the reference")
     if is_verl:
-        # verl has a reference only for a KL loss or penalty; read both keys.
+        # verl has a reference only for a KL loss or penalty; `|` reads both keys.
         return is_on(reader, "use_kl_loss") | is_on(reader, "use_kl_in_reward")
     # With adapters, the base model without them is the reference.
     if adapters or usual.method in WITHOUT_REFERENCE:
         return False
+    if weight is None:
+        return usual.has_reference
     # With a weight of 0 the trainer loads no reference.
-    return usual.has_reference if weight is None else re.fullmatch(r"0(\.0*)?", weight) is None
+    return re.fullmatch(r"0(\.0*)?", weight) is None
 
 
 def generation(reader: Reader, *, is_verl: bool) -> Fields:
-    """The fields of a setup that say whether an engine beside the training generates the answers,
-    and not a server elsewhere or the policy itself, whose cache is not counted."""
+    """The fields of a setup that say whether an engine on the same GPUs generates the answers, and
+    not a server elsewhere or the policy itself, whose cache is not counted."""
     read = reader.text_of_key
     # Read the keys even if no engine counts, so that none is reported as not understood.
     mode, server = read("vllm_mode", "where the engine runs"), read("vllm_server_host", "a server")
@@ -197,12 +202,13 @@ def generation(reader: Reader, *, is_verl: bool) -> Fields:
     if mode == "server" or server or not uses_engine:
         return {"engine_share": None, "engine_sleeps": False}
     # The key may hold a variable or a percentage, which names no share.
-    is_share = share is not None and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share)
+    fraction = re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share or "")
     usual = ENGINE_SHARE["verl" if is_verl else "trl"]
-    # The policy makes room for the engine only if both its weights and its states are offloaded.
+    # The policy makes room for the engine only if both its weights and its states are offloaded. A
+    # list, so that both keys are read.
     offloads = [read(key, "the actor on the host", "actor") in TRUE for key in OFFLOAD_KEYS]
     return {
-        "engine_share": float(share) if share and is_share else usual,
+        "engine_share": float(fraction[0]) if fraction else usual,
         "engine_sleeps": sleeps_in_verl if is_verl else sleeps_in_trl,
         "policy_leaves": all(offloads),
     }

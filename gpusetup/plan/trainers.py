@@ -122,6 +122,7 @@ def trainer_defaults(
         # PEFT's `prepare_model_for_kbit_training` switches checkpointing on.
         prepared = {"checkpointing": True, "reentrant": fields.get("reentrant", True)}
         fields |= {**prepared, **named}
+    # Adapters are in 32 bits in any case, and their frozen base needs no copy.
     if named.get("lora") is None:
         if keeps_32_bit_masters(row, fields, named):
             fields |= {"dtype": "fp32", "amp": fields["dtype"]}
@@ -178,32 +179,31 @@ def trainer_settings(
     if row is None or trainer is None or not decision.fits:
         return None
     job, recipe = decision.job, decision.recipe
-    values, with_key = facts(job, recipe), set(row.keys.values())
+    values, facts_with_key = facts(job, recipe), set(row.keys.values())
     # plan knows variants, such as instruct models, by the name of their base.
     if model and HUB_ID.fullmatch(model):
         values["model"] = model
-    without_key = {
-        "CPU offload of the parameters": recipe.offload and "offload" not in with_key,
-        f"sequence parallelism over {recipe.sp} GPUs": recipe.sp > 1 and "sp" not in with_key,
+    lacks_key = {
+        "CPU offload of the parameters": recipe.offload and "offload" not in facts_with_key,
+        f"sequence parallelism over {recipe.sp} GPUs": recipe.sp > 1 and "sp" not in facts_with_key,
         # No trainer in the table has a key for it.
         "CPU offload of the optimizer": job.offload_optimizer,
         "CPU offload of checkpoints": job.offload_checkpoints
-        and "offloads checkpoints" not in with_key,
+        and "offloads checkpoints" not in facts_with_key,
     }
-    # None leaves a key out.
     settings = {key: values[fact] for key, fact in row.keys.items() if values[fact] is not None}
     return TrainerSettings(
         trainer=trainer,
         title=row.title,
         text=config_text(settings, row.format),
-        missing=tuple(setting for setting, is_missing in without_key.items() if is_missing),
+        missing=tuple(setting for setting, is_missing in lacks_key.items() if is_missing),
     )
 
 
 def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
-    """Every fact that a trainer's key may get, by its name in `trainers.json`; None for one that
-    does not hold."""
-    computing = job.amp or job.dtype
+    """Every fact that a trainer's key may get, by its name in `trainers.json`; None if the key is
+    left out."""
+    computing_type = job.amp or job.dtype
     has_adapters = job.lora is not None
     four_bits = job.quantize in ("nf4", "nf4-dq")
     quantizes_scales = job.quantize == "nf4-dq"
@@ -217,8 +217,8 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     switches = {
         "autocast bf16": job.amp == "bf16",
         "autocast fp16": job.amp == "fp16",
-        "half bf16": computing == "bf16",
-        "half fp16": computing == "fp16",
+        "half bf16": computing_type == "bf16",
+        "half fp16": computing_type == "fp16",
         "pure bf16": not has_adapters and job.dtype == "bf16" and not job.amp,
         "compiled": job.compile,
         "fused kernels": job.fused_kernels,
@@ -236,6 +236,7 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "always": True,
     }
     return {
+        # None instead of False, so that a trainer's config gets no key for what is off.
         **{name: is_on or None for name, is_on in switches.items()},
         "model": hub_id(job.shape.name),
         "context": job.context,
