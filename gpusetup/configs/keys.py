@@ -202,9 +202,6 @@ def name_in_plan(kind: str) -> Callable[[str], str]:
     return lambda text: str(meaning(kind, text) or text)
 
 
-# --- keys that need no GPU memory -----------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def costless_keys() -> Mapping[str, frozenset[str]]:
     """The keys that need no GPU memory, from the package's data.
@@ -257,8 +254,6 @@ def takes_no_memory(path: Sequence[str | int]) -> bool:
     words = words_of(name)
     return bool(words) and words <= costless["words"]
 
-
-# --- the trainer of a config ----------------------------------------------------------------------
 
 TRAINER_KEYS = (
     ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz "

@@ -261,8 +261,6 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     return values | {"rope_scaling": rope} if rope else values
 
 
-# --- the usual ways to train on one GPU -----------------------------------------------------------
-
 FUSED = {"loss": "fused"}
 USUAL_WAYS: dict[str, dict[str, Any]] = {
     "full in fp32": {"dtype": "fp32", "amp": "bf16"},
@@ -303,9 +301,6 @@ def usual_ways(request: PlanRequest) -> Iterator[Way]:
             batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, most_tokens) if longest.fits else None,
         )
-
-
-# --- notes: what is wrong, uncertain or worth considering -----------------------------------------
 
 
 def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:

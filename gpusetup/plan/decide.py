@@ -46,8 +46,6 @@ MOST_GPUS = 1024
 """The upper end of the search for the number of GPUs."""
 
 
-# --- the measured table ---------------------------------------------------------------------------
-
 CELLS = Path(__file__).resolve().parents[1] / "data" / "plan" / "cells.csv"
 NO_RECIPE = "-"
 """Stands in the measured table, and in our answers, where no recipe fits."""

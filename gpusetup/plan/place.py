@@ -180,11 +180,10 @@ TOTAL_GIB: tuple[tuple[str, float], ...] = (
     ("L40", 44.56), ("L40S", 44.56), ("RTX 6000 Ada", 47.55), ("H200", 139.5), ("B200", 177.97),
     ("RTX 5090", 31.48), ("GB10", 119.6),
 )  # fmt: skip
-"""Name -> GiB that CUDA can use, for cards that do not follow the rule in `cuda_bytes`. For
-example, ECC takes a part of GDDR memory, and HBM is sold in decimal gigabytes. The numbers come
-from out-of-memory messages ("a total capacity of 79.15 GiB"), or from applying the rule to the
-total that `nvidia-smi` prints; both were read in public texts in 2026-11."""
-
+"""Name -> GiB that CUDA can use, for cards that do not follow the rule in `capacity`. For example,
+ECC takes a part of GDDR memory, and HBM is sold in decimal gigabytes. The numbers come from
+out-of-memory messages ("a total capacity of 79.15 GiB"), or from applying the rule to the total
+that `nvidia-smi` prints; both were read in public texts in 2026-11."""
 DRIVER_BYTES = 0.2 * GIB
 DRIVER_SHARE = 0.005
 """The memory that the driver keeps for itself: a share of the total, plus a fixed number of bytes.
@@ -192,28 +191,18 @@ DRIVER_SHARE = 0.005
 The result is within 0.4 GiB of the real value for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX
 3060 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
 """
-
 UNIFIED_SHARE = 0.93
 """The share of a board's memory that Linux and CUDA see, because firmware keeps the rest. GB10
 shows 119.7 of 128 GiB, Jetson Orin Nano 7.4 of 8, and AGX Orin 61.4 of 64; we use about the lowest
 of these shares."""
 
 
-def cuda_bytes(total_bytes: float) -> float:
-    """The bytes that CUDA can use on a GPU whose total memory `nvidia-smi` reports as
-    `total_bytes`, estimated by a rule.
-
-    >>> round(cuda_bytes(24564 * MIB) / GIB, 2)
-    23.67
-    """
-    return total_bytes - DRIVER_SHARE * total_bytes - DRIVER_BYTES
-
-
 def capacity(name: str | None, total_bytes: float) -> float:
-    """The bytes that CUDA can use on a GPU: from the table of known cards, otherwise estimated.
+    """The bytes that CUDA can use on a GPU whose total memory `nvidia-smi` reports as
+    `total_bytes`: from the table of known cards, otherwise estimated by what the driver keeps.
 
-    >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
-    79.15
+    >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB, round(capacity(None, 24 * GIB) / GIB, 2)
+    (79.15, 23.68)
     """
     words = tokens(name or "")
     for card, gib in TOTAL_GIB:
@@ -222,7 +211,7 @@ def capacity(name: str | None, total_bytes: float) -> float:
             return gib * GIB
     if shares_memory(name or ""):
         return total_bytes * UNIFIED_SHARE
-    return cuda_bytes(total_bytes)
+    return total_bytes - DRIVER_SHARE * total_bytes - DRIVER_BYTES
 
 
 SMALLEST_GPU, LARGEST_GPU = 16 * MIB, 2048 * GIB

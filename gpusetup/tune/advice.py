@@ -58,11 +58,12 @@ def training_of(case: ConfigCase) -> Training | None:
     it, or if the guides have no advice for it."""
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
-    # The trainers that gpusetup knows train published models, not one's own LSTM.
     values = [unquoted(one.text)[:LONGEST_VALUE] for one in case.with_name(*MODEL_KIND_KEYS)]
-    if trainer_of(case.config) is None and any(
+    names_sequence_model = any(
         SEQUENCE_MODEL.search(value) and not NOT_SEQUENCE_MODEL.search(value) for value in values
-    ):
+    )
+    # The trainers that gpusetup knows train published models, not one's own LSTM.
+    if names_sequence_model and trainer_of(case.config) is None:
         return "sequences"
     # Of the guides' models, only those for image restoration have such keys (`base_channels`,
     # `use_perceptual_loss`).
@@ -70,6 +71,7 @@ def training_of(case: ConfigCase) -> Training | None:
         return "images"
     lengths = [whole_number(setting) or 0 for setting in plain_values(case, "length")]
     has_long_sequences = max(lengths, default=0) > LONGEST_SMALL_SEQUENCE
+    # transformers' key for a published model.
     names_model = "model_name_or_path" in names_in(case.config.settings)
     return "language" if names_model or has_long_sequences else None
 
@@ -84,7 +86,7 @@ def plain_values(case: ConfigCase, role: str) -> list[Setting]:
 
 
 def first_number(case: ConfigCase, role: str) -> int:
-    """The first whole number above 0 that is set for a role; 0 if there is none."""
+    """The first whole number other than 0 that is set for a role; 0 if there is none."""
     numbers = (whole_number(setting) for setting in plain_values(case, role))
     return next(filter(None, numbers), 0)
 
@@ -244,7 +246,7 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
-    """Advise gradient clipping where a setting switches it off."""
+    """Advise gradient clipping for each setting that switches it off or leaves it empty."""
     for setting in plain_values(case, "clip"):
         text = unquoted(setting.text)
         if text in (*EMPTY, "0", "0.0") or switch_value(setting) is False:
@@ -257,16 +259,16 @@ def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
-    """Say how much memory a recommender's cache of embeddings takes, and whether the guide switches
-    it on for this card."""
+    """Say how much memory a recommender's cache of embeddings takes, and whether the multi-GPU
+    guide switches it on for this card (from 4 GB)."""
     memory, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory or not caches or training_of(case) != "recommender":
         return
     users, width = first_number(case, "users"), first_number(case, "embedding-dim")
-    size = users * width * 4  # in float32
+    cache_bytes = users * width * 4  # in float32
     takes = (
-        f"{users:,} users of {width} numbers take {size / MIB:.1f} MiB, "
-        f"{100 * size / memory:.1g} % of this GPU's memory"
+        f"{users:,} users of {width} numbers take {cache_bytes / MIB:.1f} MiB, "
+        f"{100 * cache_bytes / memory:.1g} % of this GPU's memory"
     )
     switch, cards = ("on", "with 4 GB or more") if has_memory(memory, 4) else ("off", "below 4 GB")
     yield (

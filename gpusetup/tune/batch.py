@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import is_other_phase, is_switched_off, trainer_of
+from gpusetup.configs.keys import is_other_phase, is_switched_off, key_table, trainer_of
 from gpusetup.configs.settings import (
     EMPTY,
     Setting,
@@ -44,7 +44,6 @@ from gpusetup.tune.case import (
     Suggestion,
     add_key,
     change_value,
-    counts_updates,
     label,
     names_batch_norm,
 )
@@ -99,7 +98,7 @@ def judge(
     weights = job.shape.parameters * (job.stored_bytes or BYTES["bf16"]) / GIB
     if may_be_sharded or job.shards_parameters:
         weights /= job.gpus
-    # Within the estimate's error of the limit it stays close.
+    # A need that is closer to the limit than the estimate's error stays `close`.
     verdict: Literal["clear", "close", "too much"] = "close"
     if needed > capacity * (1 + near):
         verdict = "too much"
@@ -188,7 +187,7 @@ def cannot_fit(case: ConfigCase) -> str | None:
         need = f"a single sample needs {one.need}"
         if context is None:
             need = f"even a sample of one token needs {one.need}"
-        # No way to train needs less than the weights, whatever else a key saves.
+        # This says more: no way to train needs less than the weights, whatever else a key saves.
         if one.weights_gib > card.capacity / GIB:
             need = f"its weights alone take {one.weights_gib:.1f} of {card.capacity / GIB:.1f} GiB"
         plan = f"gpusetup plan --from-config {case.file} --gpu {shlex.quote(card.gpu)} --batch 1"
@@ -205,9 +204,13 @@ def too_large(case: ConfigCase) -> str | None:
     would make it fit; None if it may fit, or if plan cannot judge it."""
     for setting in case.with_role("batch"):
         size = whole_number(setting)
-        verdict = "" if size is None or case.measured.batch_size else verdict_on(case, size)
+        # A measurement is surer than plan.
+        if size is None or case.measured.batch_size:
+            continue
+        verdict = verdict_on(case, size)
         if isinstance(verdict, str) or verdict.decision.fits:
             continue
+        # The sentence does not say how sure plan is of a change, so any confidence will do.
         helps = changes_to_fit(verdict.decision, lambda _: "close")
         enough = [help.step for help in helps if help.recipe and help.kind == "setting"]
         sentence = f"{dotted(setting.path)} {size} does not fit on this card: by `gpusetup plan`, "
@@ -273,7 +276,7 @@ class Split(Frozen):
     """The accumulation setting; None if the config has none or several."""
     effective: int
     """The number of samples in one optimizer step; 0 if the trainer derives the accumulation from a
-    global batch."""
+    global batch, or if the accumulation is no number (`auto`)."""
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
@@ -329,9 +332,6 @@ def _in_pieces(micro: int, effective: int) -> str:
     return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
 
 
-# --- a batch size that is changed -----------------------------------------------------------------
-
-
 def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     """Suggest a better split of the batch, or explain why there is none; nothing if the present
     split is right."""
@@ -350,6 +350,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     if split.size == measured:
         return
     largest = min(measured, effective)
+    # There is no divisor if the effective batch is unknown (0).
     micro = next(divisors(effective, largest), 0)
     if not micro or micro * QUARTER < largest:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
@@ -366,7 +367,6 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         return
     for size in divisors(effective, effective):
         verdict = verdict_on(case, size, effective // size)
-        # A verdict is only clear if about a fifth of the card's memory stays free.
         if not isinstance(verdict, str) and verdict.verdict == "clear":
             if size != split.size:
                 yield from _change_split(case, split, size, f"{BY_PLAN}, clear on this card")
@@ -402,20 +402,16 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
     return [one for one in changes if not isinstance(one, Proposed)] or changes
 
 
-# --- a batch size that is kept --------------------------------------------------------------------
-
-
 def _why_kept(case: ConfigCase, split: Split) -> Iterator[str]:
     """Explain why a batch size is kept; nothing if it is too large, which the answer says first."""
     # Without a GPU, `several_gpus` says that only settings for the CPU were looked at.
     if not case.facts.gpus:
         return
-    verdict = verdict_on(case, split.size)
     if case.measured.batch_size:
         reason = f"{case.measured.batch_size} ran ({MEASURED})"
     elif case.fixed_by:
         reason = case.fixed_by
-    elif isinstance(verdict, str):
+    elif isinstance(verdict := verdict_on(case, split.size), str):
         reason = f"{BY_PLAN} cannot estimate the memory: {verdict}; {measuring(case)}"
     elif not verdict.decision.fits:
         return
@@ -432,7 +428,7 @@ def _compared_with_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> s
     size, effective = split.size, split.effective
     sentence = f"{guide.text}; {label(split.setting)} is {size}."
     # A batch outside of the guide's range is split into micro-batches no larger than the guide's,
-    # unless a batch that is too small would become even smaller.
+    # unless a batch that is too small would become even smaller; 0 means no other split.
     micro = 0
     if not guide.least <= size <= guide.most and 0 < effective <= LARGEST_EFFECTIVE:
         largest = next(divisors(effective, guide.most))
@@ -502,8 +498,11 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
                 "change its statistics. The choice is yours: keep the batch, synchronise "
                 "BatchNorm over GPUs, or use GroupNorm"
             )
+    # The table has batch names only of trainers that count updates; such a count keeps its meaning.
+    # A loop of one's own may have a key of such a trainer, but hardly the name of its batch too.
+    batches = key_table().batches.get(trainer_of(case.config) or "", "").split()
     counted = next(filter(_counts_steps, case.config.settings), None)
-    if counted is None or counts_updates(case.config):
+    if counted is None or not names_in(case.config.settings).isdisjoint(batches):
         return None
     return (
         f"{label(counted)} counts steps, but gpusetup does not know whether of micro-batches or of "

@@ -138,11 +138,12 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     limit = batch_at_limit(fitting, goal.limit_bytes)
     largest_possible = min(limit, ceiling)
     is_close = largest_run >= (1 - TOLERANCE) * largest_possible
+    # Small sizes may be further away than the tolerance although the next size is too large.
     if is_close or largest_run >= math.floor(largest_possible):
         return None
     if failing:
-        halfway = (largest_run + ceiling + 1) / 2
-        target = min(NEAR_LIMIT * limit, halfway)
+        smallest_failing = ceiling + 1
+        target = min(NEAR_LIMIT * limit, (largest_run + smallest_failing) / 2)
     elif limit >= ceiling / NEAR_LIMIT:
         # Memory is no limit below the largest size that is wanted.
         target = ceiling
@@ -359,7 +360,7 @@ class Bench:
         """The child's answer to a request, which is the job with `changes` applied.
 
         If the child ended without an answer, the status is `died`, with its exit code and the end
-        of its standard error.
+        of its standard error; if it did not answer in time, the status is `error`.
         """
         job = replace(self.job, **changes)
         limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0)
@@ -373,7 +374,7 @@ class Bench:
                 )
             self._child.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))
             answer: dict[str, Any] = json.loads(self._child.next(limit))
-            # `spent` means that this process must not run another trial.
+            # `spent` means that this child must not run another trial.
             if answer.pop("spent", False):
                 self._end()
         except EOFError:
@@ -394,6 +395,7 @@ class Bench:
         does not work."""
         answer = self.ask("devices")
         if answer["status"] != "ok":
+            # A child that died has left no `detail`.
             last_words = str(answer.get("errors", ""))[-LONGEST_DETAIL:].strip()
             detail = str(answer.get("detail") or last_words)
             if "No module named 'torch'" in detail:
@@ -405,6 +407,7 @@ class Bench:
             # The child only reports a GPU's limit; for the CPU, use the option or the free memory.
             limits = (self.job.memory_limit_bytes, free_memory(System()))
             limit = min((size for size in limits if size), default=None)
+        # `counts`: whether the child can read how much memory it uses.
         if not limit or not answer["counts"]:
             raise Blocked("This system does not show how much memory a process uses")
         fields = {name: answer[name] for name in ("device", "name", "half")}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table, trainer_of
+from gpusetup.configs.keys import Key, belongs_to_loader, key_of, key_table
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -55,9 +55,10 @@ class Facts(Frozen):
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
+    """The facts that a snapshot of a machine gives, completed from the catalog of GPUs."""
     snapshot = completed_from_catalog(snapshot, load_catalog())
     gpus, card = visible_gpus(snapshot), None
-    # The advice that needs no memory size is still right if the size is unknown.
+    # If the memory size is unknown, the advice that does not need it is still right.
     with suppress(UsageError):
         card = place_of_machine(snapshot) if gpus else None
     memory = snapshot.memory
@@ -76,9 +77,9 @@ def with_card(facts: Facts, text: str) -> Facts:
     """The facts with the NVIDIA GPUs that the text names (`RTX 4090`, `8x H100`) instead of the
     machine's own; UsageError if the catalog has no such card."""
     count, name = count_in_name(text)
-    place = replace(named_gpu(name, load_catalog().gpus), count=count or 1)
-    facts = replace(facts, where=" on a machine with this GPU")
-    return replace(facts, gpu=place.gpu, gpus=count or 1, card=place)
+    card = replace(named_gpu(name, load_catalog().gpus), count=count or 1)
+    where = " on a machine with this GPU"
+    return replace(facts, gpu=card.gpu, gpus=count or 1, card=card, where=where)
 
 
 class Measured(Frozen):
@@ -177,12 +178,14 @@ def add_key(case: ConfigCase, role: str, value: str, reason: str) -> list[Sugges
 def _proposed(edit: Edit, setting: Setting, value: str, reason: str, source: str) -> Proposed:
     """An edit with its reason; `setting` is the one that changes, or below which a line is
     added."""
+    # An added line replaces no characters, and its text is more than the value.
     is_added = edit.start == edit.end
+    new_text = value if is_added else edit.text
     change = TuneChange(
         key=dotted(edit.path),
         line=setting.line,
         before=None if is_added else value_of(setting),
-        after=value_of(replace(setting, text=value if is_added else edit.text)),
+        after=value_of(replace(setting, text=new_text)),
         reason=reason,
         source=source,
         added=is_added,
@@ -225,23 +228,15 @@ COUNTS_ALL_GPUS = (
 Megatron."""
 
 
-def counts_updates(config: Config) -> bool:
-    """Whether the trainer is known to count its steps in updates of the weights, and not in
-    micro-batches; such a count keeps its meaning if the same effective batch is split otherwise."""
-    # The table has batch names only of trainers that count updates. A loop of one's own may have a
-    # key of such a trainer, but hardly the name of its batch too.
-    batches = key_table().batches.get(trainer_of(config) or "", "")
-    return not names_in(config.settings).isdisjoint(batches.split())
-
-
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
-    """The settings whose keys are in the table, each with its key's meaning in this config."""
+    """The settings whose keys are in the table, each with its key's meaning in this config, which
+    may differ from the table's."""
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
     without_ray = names.isdisjoint(key_table().ray["names"].split())
     keyed = []
     for setting in config.settings:
-        # Skip maps, which have no value of their own.
+        # Skip maps, which have no value.
         key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue
@@ -251,6 +246,7 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
         if is_train_batch and not counts_all_gpus:
             key = replace(key, role="batch", written=False)
         is_of_loader = belongs_to_loader(setting.path, without_ray)
+        # No rule asks for this role, so the setting is left alone.
         if key.role in ("workers", "pin") and not is_of_loader:
             key = replace(key, role="not a loader")
         keyed.append((setting, key))

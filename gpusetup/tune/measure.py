@@ -93,8 +93,10 @@ class TrialTable:
         """Measure the rows of the guide's table in order; a change that helps is kept in all later
         rows. `workers`: the number of loader workers to try."""
         base = self.first_run("base", self.setup)
+        if not base.ran:
+            return
         names: tuple[RowName, ...] = ("+AMP", "+batch", "+workers", "+compile")
-        for name in names if base.ran else ():
+        for name in names:
             best = self.best()
             to_try = self.next_setup(name, best.setup, workers)
             if isinstance(to_try, str):
@@ -110,7 +112,7 @@ class TrialTable:
             return ALREADY_ON if before.compile else before._replace(compile=True)
         if name == "+workers":
             # If the trial took no batch from a loader, the number of workers is unknown.
-            if self.steps[0].setup.workers is None:
+            if before.workers is None:
                 return "not measured: the code returns no `dataset`"
             if before.workers == workers:
                 return f"the loader has {workers} already"
@@ -132,6 +134,7 @@ class TrialTable:
         return next((step for step in reversed(self.steps) if step.kept), self.steps[0])
 
     def run(self, setup: Setup) -> Trial:
+        """Run one trial, whose batches come from the code's data set if it returns one."""
         words = (f"batch {setup.batch}", setup.amp, "compiled" if setup.compile else "")
         workers = "" if setup.workers is None else f"{setup.workers} workers"
         self.say(", ".join(filter(None, (*words, workers))))
@@ -152,11 +155,12 @@ class TrialTable:
         if step.name == "+AMP" and step.runs[0].loss is None and before.runs[0].loss is not None:
             step.detail = f"the loss becomes NaN in {step.setup.amp}"
             return
-        # A change that is slower at once needs no more runs.
+        # A change whose only run is slower than all runs before it needs no more runs.
         if speeds(step.runs)[0] < speeds(before.runs)[0]:
             return
         # Alternately, so that a slowdown of the machine affects both.
         for one in (before, step) * RUNS:
+            # The step before may have all its runs from an earlier comparison.
             if len(one.runs) < RUNS:
                 trial = self.run(one.setup)
                 if trial.status != "ok":
@@ -172,6 +176,7 @@ class TrialTable:
         first, base = (step.runs[0] if step.runs else None), self.steps[0]
         fields = to_plain(first) if first else {"status": "skipped"}
         fields |= {**step.setup._asdict(), "name": step.name, "kept": step.kept}
+        # A row that was not measured shows no workers, which were another row's.
         if first is None:
             fields["workers"] = None
         if step.detail:
@@ -179,8 +184,9 @@ class TrialTable:
         row = Row(**fields)
         if first is None or not step.ran:
             return row
-        if step.name == "+AMP" and first.losses and base.runs[0].losses:
-            mixed, plain = first.losses, base.runs[0].losses
+        mixed, plain = first.losses, base.runs[0].losses
+        if step.name == "+AMP" and mixed and plain:
+            # Compare the losses after the last step that both runs read.
             count = min(len(mixed), len(plain))
             losses = {"loss": mixed[count - 1], "loss_without_amp": plain[count - 1]}
             row = replace(row, loss_steps=count, **losses)
@@ -233,9 +239,6 @@ def is_faster(after: Sequence[Trial], before: Sequence[Trial]) -> bool:
     return fast[0] > slow[-1] and median(fast) >= LEAST_GAIN * median(slow)
 
 
-# --- the answers ----------------------------------------------------------------------------------
-
-
 def search(job: BenchJob, say: Say, config: Config | None, *, largest: int | None) -> TuneAnswer:
     """Search for the largest batch size that fits, up to `largest`."""
     trials: list[Trial] = []
@@ -276,9 +279,10 @@ def benchmark(
             is_interrupted = False
     rows = [table.row(step) for step in table.steps]
     # The first row is the unchanged code; a later one may fail because of the change that it tries.
+    # After an early Ctrl-C there is none.
     raise_if_code_fails(job, rows[:1])
     ran = bool(rows) and rows[0].status == "ok"
-    has_no_gain = ran and not is_interrupted and not any(gains_by_role(rows).values())
+    has_no_gain = ran and not is_interrupted and not any(row.kept for row in rows)
     return TuneAnswer(
         trials=tuple(table.trials),
         batch_size=table.best().setup.batch if rows else None,

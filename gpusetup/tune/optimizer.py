@@ -63,6 +63,7 @@ class BatchSizeOptimizer:
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
+        # A trial's child has this variable, and imports the script to load the model.
         if os.environ.get("GPUSETUP_PROBE"):
             raise BadInput(
                 "This script was started again by its own search for the batch size",
@@ -98,8 +99,8 @@ class BatchSizeOptimizer:
             # The 16-bit type of `amp: True` depends on the device.
             amp = precision_in(self.config)
             bench.job = replace(job, amp=device.half if amp is True else amp)
-            # On a CPU, other programs need the memory too. At least 1 GiB, because torch itself
-            # needs a part of it.
+            # On a CPU, other programs need the memory too, so use a quarter of what is free. Use at
+            # least 1 GiB (if there is as much), because torch itself needs a part of it.
             if not device.is_gpu and not limit:
                 quarter = max(device.limit_bytes // 4, min(GIB, device.limit_bytes))
                 device = replace(device, limit_bytes=quarter)
@@ -122,9 +123,9 @@ class BatchSizeOptimizer:
 
     @contextmanager
     def _saved_job(self, sample_data: Any) -> Iterator[BenchJob]:
-        """The job for the child, which reads the model and the batch from a file; BadInput if they
-        cannot be saved."""
-        import torch
+        """The job for the child, which reads the model and the batch from a file, and where to
+        import their classes from a second one; BadInput if they cannot be saved."""
+        import torch  # takes seconds, and `auto_optimize_config` needs none
 
         # A training config may use these names for the name of a loss or an optimizer.
         functions = {
@@ -168,6 +169,7 @@ def auto_optimize_config(
     with reasons, and its `recommendations` contain all other advice. `source` and `target` may be
     the same file. Raises `BadInput` if `source` is not a valid config.
     """
+    # Not at the top, because `BatchSizeOptimizer` reads no machine.
     from gpusetup.probe.machine import read_machine
     from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
     from gpusetup.probe.snapshot_files import machine_named

@@ -133,6 +133,7 @@ class _Attempts:
         micro = min(count, SIZES_THAT_FIT.get(self.model, count))
         ran_out = False
         while True:
+            # The whole batch needs no splitting, which BatchNorm forbids.
             if micro < count:
                 refuse_batch_norm(self.model)
             loss, problem = self.attempt(micro)
@@ -159,14 +160,15 @@ class _Attempts:
         return Recovered(loss=loss, batch_size=count, micro_batch_size=micro)
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
-        """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
-        error."""
+        """Train the batch in parts of `micro` samples; returns the loss and None, or None and the
+        out-of-memory error. Raises CannotRecover if only a part of the batch fails."""
         is_whole = micro >= self.count
         try:
             return (self.whole() if is_whole else self.in_parts(micro)), None
         except Exception as problem:
             if is_out_of_memory(problem):
                 return None, without_frames(problem)
+            # The error is the step's own, or says by itself what is wrong.
             if is_whole or isinstance(problem, GpuSetupError):
                 raise
             raise CannotRecover(
@@ -325,6 +327,7 @@ class Undo:
             # Put the saved tensor back first, because the module may have replaced it.
             module._buffers[name] = buffer
             buffer.data.copy_(copied)
+        # The cache keeps 16-bit copies of the weights.
         torch.clear_autocast_cache()
         gc.collect()
         if torch.cuda.is_available() and torch.cuda.is_initialized():

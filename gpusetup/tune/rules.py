@@ -73,8 +73,8 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     """Suggest the number of loader workers, and the loader settings that go with it."""
     facts, settings = case.facts, case.with_role("workers")
     is_faster = case.measured.is_faster.get("workers")
-    # If workers were not faster, persistent workers and prefetching stay as they are too, because a
-    # loader without workers raises an error for them.
+    # If workers were not faster, persistent workers stay as they are too, because a loader without
+    # workers raises an error for them. Without the number of cores there is nothing to suggest.
     if not facts.cores or is_faster is False:
         return
     count, reason = worker_count(facts)
@@ -108,14 +108,13 @@ def _switch_on(case: ConfigCase, role: str, reason: str, source: str) -> Iterato
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
-    """Suggest pinned memory; not for a GPU that shares the host's memory, as on a Jetson."""
+    """Suggest pinned memory; not without a GPU, nor for one that shares the host's memory, as on a
+    Jetson."""
     card = case.facts.card
     if case.facts.gpus and not (card and card.unified):
         reason = "copies from pinned memory run while the GPU computes"
         yield from _switch_on(case, "pin", reason, "acceleration guide; torch.utils.data")
 
-
-# --- computing ----------------------------------------------------------------------------------
 
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
 TENSOR_CORES_SINCE = Capability(7, 0)
@@ -165,9 +164,10 @@ def _half_switches(case: ConfigCase, half: str, reason: str, source: str) -> Ite
     `half` (bf16 or fp16)."""
     for setting in case.with_role("precision"):
         if unquoted(setting.text) in FULL_PRECISION:
-            # Lightning: `16-mixed`, `bf16-mixed`.
+            # Lightning writes `16-mixed` and `bf16-mixed`.
             value = f"{half.removeprefix('fp')}-mixed"
             yield from change_value(case, setting, value, reason, source)
+    # This GPU has no bfloat16, or `half` would be bf16.
     if half == "fp16":
         yield from _advice_against_bf16(case)
     # Only one switch is set, because two would conflict. With `auto`, the trainer chooses the type.
@@ -199,10 +199,11 @@ def _advice_against_bf16(case: ConfigCase) -> Iterator[str]:
 def _without_switch(case: ConfigCase, half: str, reason: str) -> Iterator[Suggestion]:
     """Add a switch for the type `half` to a config that only has one for the other type
     (`fp16: false` on a GPU that bf16 suits better), or explain why not."""
-    other, in_16_bits = next(iter(case.with_role("bf16", "fp16")), None), _half_setting(case)
+    switches = case.with_role("bf16", "fp16")
     # Without any switch for 16 bits, nothing shows that the training may use them.
-    if other is None:
+    if not switches:
         return
+    other, in_16_bits = switches[0], _half_setting(case)
     if in_16_bits is not None:
         value = unquoted(in_16_bits.text)[:LONGEST_SHOWN]
         yield f"{label(other)} stays off, because {label(in_16_bits)} is {value}"
@@ -218,14 +219,14 @@ def _without_switch(case: ConfigCase, half: str, reason: str) -> Iterator[Sugges
 def _half_setting(case: ConfigCase) -> Setting | None:
     """A setting by which the training computes in 16 bits without mixed precision, by its value
     (`torch_dtype: bfloat16`) or its name (`pure_bf16: true`); None if there is none."""
-    for half in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
-        switch = switch_value(half)
+    for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
+        switch = switch_value(setting)
         if switch is False:
             continue
         # A switch names the type in its key, any other setting in its value.
-        text = unquoted(half.text) if switch is None else name_of(half.path)
+        text = unquoted(setting.text) if switch is None else name_of(setting.path)
         if HALF_PRECISION.search(text):
-            return half
+            return setting
     return None
 
 
@@ -245,9 +246,6 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
                     " others slower (sizes that change), and fails with some; `--benchmark`"
                     f" measures it{case.facts.where}"
                 )
-
-
-# --- advice that is only printed ------------------------------------------------------------------
 
 
 def several_gpus(case: ConfigCase) -> Iterator[Suggestion]:
@@ -280,7 +278,8 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     """The changes that all rules propose, in the file's order, and the advice that is only
     printed. `measured`: None if nothing was measured."""
     measured = measured or Measured()
-    keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
+    # The keys of `plan` alone are not for rules.
+    keyed = tuple((setting, key) for setting, key in known_settings(config) if not key.plan)
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
     suggestions = [suggestion for rule in RULES for suggestion in rule(case)]
@@ -292,6 +291,7 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     suggestions = [*several_gpus(case), *splits, *suggestions]
     # If not even one sample fits, a faster loader does not help, so propose no change.
     changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
+    # A batch that is too large is no problem if its split is changed.
     if not any(isinstance(part, Proposed) for part in splits):
         problem = problem or too_large(case)
     changes.sort(key=lambda part: (part.edit.start, part.edit.text))
