@@ -137,6 +137,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
     elif config.format == "json" and not NOT_QUOTED.fullmatch(value):
         new = f'"{value}"'
     if old != setting.text:
+        # The quotes of the old value replace those for JSON.
         quote = setting.text[0]
         new = quote + new.strip('"') + quote
     return Edit(path=setting.path, start=setting.start, end=setting.end, text=new, value=new)

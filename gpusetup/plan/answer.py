@@ -86,8 +86,8 @@ def answer(request: PlanRequest) -> PlanAnswer:
         return "close" if any(reasons_for_close(request, changed, uncounted)) else "clear"
 
     variables = dict(plan_cell.env)
-    # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
-    # The fewest GPUs may be on several nodes, on which one CUDA_VISIBLE_DEVICES cannot select them.
+    # Tell a user who has more GPUs than the plan needs (or may have, if the fewest are asked for)
+    # how to hide the others. One CUDA_VISIBLE_DEVICES cannot select GPUs on several nodes.
     fewest_are_on_one_node = question.solve == "gpus" and decision.job.gpus <= NODE
     leaves_some_unused = (place.count or 0) > decision.job.gpus
     if decision.fits and (leaves_some_unused or fewest_are_on_one_node):
@@ -458,8 +458,9 @@ NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
-    """Yield one plan for each row of the CSV file, in order, for Trinity-RFT (a job's defaults are
-    its); a row that cannot be planned gets an `error`. `predict`: do so even for measured jobs.
+    """Yield one plan for each row of the CSV file, in order, with Trinity-RFT's settings, which are
+    a job's defaults; a row that cannot be planned gets an `error`. `predict`: use the memory model
+    even for jobs that were measured.
 
     Raises BadInput if a column is missing, because then no row can be planned.
     """

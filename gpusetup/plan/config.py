@@ -62,7 +62,7 @@ def question_of(
     trainer = trainer or trainer_of(config)
     fields: Fields = {
         "trainer": trainer,
-        "per_gpu": None,
+        "per_gpu": None,  # the part `batch` need not set both
         "total": None,
         "sp": reader.number("sp", LARGEST["sp"]),
         "accumulate": reader.number("accumulation", LARGEST["accumulate"]),
@@ -152,7 +152,8 @@ FULL = ("full", "none", "false", "no")
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
-    """The adapters that the config trains: LoRA with its rank."""
+    """The rank of the LoRA adapters that the config trains, and for QLoRA the format of their base;
+    empty if it trains none."""
     # Other kinds of adapters are left unread, so that the answer names their key as not understood.
     known = (*FULL, "lora", "qlora", "true", "yes")
     method = reader.word("adapter", lambda _, text: text.lower() if text.lower() in known else None)
@@ -252,8 +253,8 @@ def log_prob_tokens(reader: Reader) -> int | None:
     """The smallest token budget for log-probabilities in the whole config, whatever map it is in;
     None if there is none.
 
-    The policy, the reference and the rollout each have one, and the trainer refuses to start if the
-    longest sequence does not fit into any of them (`refuse_contradictions`).
+    The policy, the reference and the rollout each have one, and the trainer refuses to start if one
+    of them is too small for the longest sequence (`refuse_contradictions`).
     """
     numbers = []
     for setting, text in reader.with_key("log_prob_max_token_len_per_gpu"):

@@ -183,6 +183,7 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
         if not isinstance(part, Mapping):
             continue
         config = ModelConfig(part, source)
+        # Qwen2-VL's `hidden_size` is the text model's width, its `embed_dim` the encoder's.
         hidden = config.get("embed_dim", "hidden_size", "d_model", "width")
         layers = config.get("depth", "num_hidden_layers", "encoder_layers", "layers")
         width = config.get("intermediate_size", "encoder_ffn_dim") or config.mlp_width
@@ -198,8 +199,6 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
         tower=shape.tower + towers,
     )
 
-
-# --- decoders: dense, with experts, with linear attention -----------------------------------------
 
 ATTENTION, LINEAR = "attention", "linear"
 

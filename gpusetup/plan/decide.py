@@ -168,7 +168,8 @@ def decide(job: TrainingJob, place: Place) -> Decision:
     chosen: Recipe | None = None
     for recipe in recipes:
         tried[recipe] = memory(job, recipe)
-        # The recipes are sorted from fastest to slowest, so take the first that fits.
+        # The recipes are sorted from fastest to slowest, so take the first that fits. None does if
+        # all were kept although the RAM or the token budget is too small for each.
         has_memory = tried[recipe].total <= place.capacity and host_holds(job, recipe, place)
         if has_memory and longest_sequence_fits_budget(job, recipe.sp):
             chosen = recipe

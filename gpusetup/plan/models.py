@@ -166,6 +166,7 @@ def is_known(text: str) -> bool:
 def known_shape(name: str) -> Shape:
     """The shape of a known model, given by its hub id."""
     row = model_table().models[name]
+    # Only rows of models with experts give the active parameters.
     fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
     # Leave out the fields that describe the table's row, not the model's shape.
     return from_plain(
@@ -370,7 +371,7 @@ def model_of_size(parameters: int, vocabulary: int = GPT2_VOCABULARY) -> Shape:
         largest_unit=max(largest_layer, min(embedding, parameters)),
         layers=layers,
         hidden=hidden,
-        heads=max(1, hidden // 64),
+        heads=hidden // 64,  # heads of 64, as in GPT-2
         query=hidden,
         key_value=hidden,
         intermediate=4 * hidden,

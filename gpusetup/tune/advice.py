@@ -77,7 +77,7 @@ def training_of(case: ConfigCase) -> Training | None:
 
 
 def plain_values(case: ConfigCase, role: str) -> list[Setting]:
-    """The settings of a role that hold a single value rather than a list."""
+    """The settings of a role that hold a single value; neither lists nor their items."""
     return [
         setting
         for setting in case.with_role(role)
@@ -156,7 +156,7 @@ SIZE_ROLES = {
 
 def measuring(case: ConfigCase, option: str = "") -> str:
     """A clause with the shell command that measures the batch size of this config; the user
-    replaces the placeholder with their own function."""
+    replaces the placeholder with their own function. `option` is added to the command."""
     command = f"gpusetup tune {case.file} --batch-size --code MODULE:FUNCTION{option}"
     return f"`{command}` measures which batch size fits{case.facts.where}"
 

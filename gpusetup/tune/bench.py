@@ -126,7 +126,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     noisy readings: 4.3 trials find 99 % of the largest size, and one search in a hundred fails
     twice.
     """
-    fitting = sorted((t for t in trials if fits(t, goal)), key=lambda trial: trial.batch)
+    fitting = sorted((one for one in trials if fits(one, goal)), key=lambda one: one.batch)
     failing = [trial.batch for trial in trials if not fits(trial, goal)]
     ceiling = min(goal.largest or UNBOUNDED, min(failing, default=UNBOUNDED) - 1)
     if len(trials) >= goal.trials or ceiling < 1:

@@ -218,8 +218,6 @@ def names_batch_norm(setting: Setting) -> bool:
     return any(map(BATCH_NORM.match, (text.rpartition(".")[2], text.partition(".")[0])))
 
 
-# --- what a config's trainer counts ---------------------------------------------------------------
-
 COUNTS_ALL_GPUS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "micro_batch_size",
     "per_device_train_batch_size", "train_micro_batch_size",

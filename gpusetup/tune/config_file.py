@@ -37,12 +37,14 @@ def write_bytes(path: str, raw: bytes) -> None:
     part = target.with_name(f".{target.name}.{os.getpid()}")
     with blocked_by_files(f"Cannot write {path}"):
         try:
+            # Set the permissions before the content is there to read.
             part.touch()
             if target.exists():
                 shutil.copymode(target, part)
             part.write_bytes(raw)
             part.replace(target)
         finally:
+            # It is only left if something failed.
             with suppress(OSError):
                 part.unlink()
 

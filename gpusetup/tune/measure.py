@@ -117,6 +117,7 @@ class TrialTable:
             if before.workers == workers:
                 return f"the loader has {workers} already"
             return before._replace(workers=workers)
+        # What is left is `+batch`: the fastest size.
         goal = replace(self.goal, start=before.batch)
         settings = {"amp": before.amp, "compile": before.compile}
         self.bench.find(goal, self.trials, self.say, speed=True, **settings)

@@ -105,9 +105,6 @@ def recover_from_oom(
     return recovered
 
 
-# --- the attempts ---------------------------------------------------------------------------------
-
-
 SIZES_THAT_FIT: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 """Model -> the micro-batch size that fitted after memory ran out; an entry is deleted together with
 its model."""
@@ -431,6 +428,7 @@ def _holds_samples(batch: list[Any]) -> bool:
     if all(isinstance(sample, Mapping) for sample in batch):
         return True
     shapes = [tuple(getattr(sample, "shape", ())) for sample in batch]
+    # A list of images, but a single tensor may as well be a column of the batch.
     if len(batch) > 1 and all(len(shape) == 3 and shape[0] in CHANNELS for shape in shapes):
         return True
     # Columns of a batch all have the same length, so items of different lengths are samples.

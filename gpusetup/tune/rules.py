@@ -88,6 +88,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
             yield from change_value(case, setting, str(count), reason, source)
     added = add_key(case, "workers", str(count), reason)
     yield from added
+    # Without a setting for workers, the trainer is not known to read the others.
     if not settings and not added:
         return
     if facts.family == "windows":
