@@ -101,8 +101,8 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
-    """The known key at this path of names and list indices in a config; None if it does not affect
-    the training.
+    """The known key at this path of names and list indices in a config; None if the key is unknown
+    or does not affect the training.
 
     >>> key_of(("trainer", "precision")).role, key_of(("buffer", "batch_size")).role
     ('precision', 'rollout-batch')

@@ -420,8 +420,6 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     return RopeScaling(key, float(factor), original)
 
 
-# --- frozen parts and embedding tables ------------------------------------------------------------
-
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
 """Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
 LAYERS_NAME = re.compile(r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers")
@@ -452,8 +450,9 @@ def frozen(reader: Reader, fields: Fields) -> Fields:
 
 
 def part_frozen_by(key: str, text: str, model: str) -> str | None:
-    """The part of the model that this key freezes if it is set to this text; None if the key is
-    about something else, or switched off."""
+    """The part of the model that this key freezes if it is set to this text, as `frozen_share`
+    reads it; None if the key is about something else, or switched off."""
+    # A number of first layers.
     if LAYERS_NAME.fullmatch(key) and re.fullmatch(r"[1-9]\d{0,4}", text):
         return text
     switch = FREEZES.fullmatch(key)

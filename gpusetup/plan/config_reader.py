@@ -55,13 +55,11 @@ class Reader:
     def __init__(self, config: Config, variables: Mapping[str, str]) -> None:
         self.config = config
         self.by_role: dict[str, list[Setting]] = {}
-        self.by_path: dict[Path, Setting] = {}
+        self.by_path = {setting.path: setting for setting in config.settings}
         self.used: dict[Path, ConfigKey] = {}
         self.assumed: list[str] = []
         self.variables = variables
         for setting in config.settings:
-            # If a key occurs twice, the first one counts.
-            self.by_path.setdefault(setting.path, setting)
             key = key_of(setting.path)
             if key is not None and OTHER_MODELS.isdisjoint(setting.path[:-1]):
                 self.by_role.setdefault(key.role, []).append(setting)

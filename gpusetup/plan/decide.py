@@ -64,8 +64,8 @@ def measured_cells() -> Mapping[tuple[str, str, str], Mapping[int, str]]:
 
 
 def gpu_of(name: str | None, total_bytes: float) -> str | None:
-    """The name of a GPU in the measured table; None if the GPU was not measured, such as the A100
-    with 40 GB and the H20 with 141 GB.
+    """The name of a GPU in the measured table, which has the A100 with 80 GB and the H20 with 96
+    GB; None for any other, such as the A100 with 40 GB.
 
     >>> gpu_of("NVIDIA A100-SXM4-80GB", 80 * GIB), gpu_of("NVIDIA A100-SXM4-40GB", 40 * GIB)
     ('A100', None)
@@ -182,9 +182,10 @@ def decide(job: TrainingJob, place: Place) -> Decision:
     by_name = {str(recipe): recipe for recipe in recipes}
     # The user, or a RAM that is too small, may exclude the measured recipe.
     is_measured = measured == NO_RECIPE or measured in by_name
-    # Trust the measurement more than the memory model, even if no recipe fitted then.
+    # Trust the measurement more than the memory model, even if it says that none fits.
     if is_measured:
         chosen = by_name.get(measured or NO_RECIPE)
+    # A measured recipe may not be among those that were tried.
     shown = chosen or min(tried, key=lambda recipe: tried[recipe].total)
     return Decision(
         job=job,
@@ -283,7 +284,8 @@ def gpus_needed(job: TrainingJob, place: Place) -> Decision:
     be far too slow there.
     """
     with_offload: Decision | None = None
-    # If every GPU has a whole copy of the model, more GPUs than samples do not help.
+    # If every GPU has a whole copy of the model, more GPUs than samples do not help. With a token
+    # budget, `sequences` is 0.
     most_gpus = min(max(job.sequences, 1), MOST_GPUS) if job.copies_model else MOST_GPUS
     # A job on several nodes takes all eight GPUs of each.
     for gpus in (*range(1, min(most_gpus + 1, 8)), *range(8, most_gpus + 1, 8)):
@@ -333,17 +335,19 @@ Changes = dict[str, dict[str, Any]]
 
 
 def with_option(change: str, fields: Mapping[str, Any]) -> str:
-    """A change with the options of plan that set its job fields, if there are any.
+    """A change with the options of plan that set its job fields.
 
     >>> with_option("LoRA", {"lora": 16, "dtype": "bf16", "amp": None})
     'LoRA (`--lora 16 --dtype bf16`)'
     """
-    # None, such as no mixed precision under adapters, needs no option.
-    named = {name: value for name, value in fields.items() if value is not None}
     # plan has no option for a budget of tokens, which is set in the trainer's config.
-    if not named or "tokens" in named:
+    if "tokens" in fields:
         return change
-    options = (f"--{name}{'' if value is True else f' {value}'}" for name, value in named.items())
+    options = []
+    for name, value in fields.items():
+        # None, such as no mixed precision under adapters, needs no option.
+        if value is not None:
+            options.append(f"--{name}" if value is True else f"--{name} {value}")
     return f"{change} (`{' '.join(options)}`)"
 
 
@@ -380,8 +384,8 @@ def smaller_batch(job: TrainingJob, recipe: Recipe) -> Changes:
     if job.sequences < 2 * max(job.gpus // recipe.sp, 1):
         return {}
     half = job.sequences // 2
-    accumulate = 2 * max(job.accumulate, 1)
-    return {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": accumulate}}
+    fields = {"batch": half, "accumulate": 2 * job.accumulate}
+    return {f"batch {half} with twice the accumulation": fields}
 
 
 def changes_to_adapters(job: TrainingJob) -> Changes:

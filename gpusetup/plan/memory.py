@@ -129,9 +129,6 @@ def optimizer_on_host(job: TrainingJob) -> bool:
     return OPTIMIZERS[job.optimizer].paged or job.offload_optimizer
 
 
-# --- states that exist during a whole step --------------------------------------------------------
-
-
 def model_weights(job: TrainingJob) -> float:
     """The bytes of the model's weights on one GPU, with embedding tables but without adapters."""
     parameters = per_gpu(job, job.shape.parameters, "parameters")
@@ -201,9 +198,6 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered: once for the
     # weights, once for their gradients.
     return unit + job.tables * 2 * job.compute_bytes
-
-
-# --- gradients and the step -----------------------------------------------------------------------
 
 
 def gradients(job: TrainingJob, recipe: Recipe) -> float:

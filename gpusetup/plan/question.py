@@ -68,7 +68,7 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
         if value is not None and not 1 <= value <= largest:
             raise UsageError(f"`--{name} {value}` is out of range", hint=f"1 to {largest:,}")
     if question.model is not None and question.params is not None:
-        # Without the model's name, a size would be planned even for a network that is refused.
+        # If plan cannot count the model, say so before the user leaves out one of the two.
         refuse_uncounted(question.model)
         raise UsageError("`--model` and `--params` both say what is trained", hint="name one")
     if question.model is not None:
@@ -229,8 +229,8 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
 
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
-    """The number of tokens in a sample: at least those that the model fixes, otherwise from the
-    question, otherwise the default."""
+    """The number of tokens in a sample: from the question, but at least those that the model fixes;
+    without either, 1 if a sample is no text or the length is searched, otherwise the default."""
     if question.context is not None or shape.tokens is not None:
         return max(question.context or 1, shape.tokens or 1)
     # The search for the longest context replaces any length.
@@ -240,6 +240,7 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
     if question.params and question.batch:
         return 1
     longest = shape.native_context or USUAL_CONTEXT
+    # A decoder's longest texts would be far longer than what people train on.
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
 
 

@@ -203,7 +203,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:
     """The smallest batch with nearly the best speed; with `busy`, the smallest that keeps the GPU
-    busy for this percentage of the time. None if none ran.
+    busy for this percentage of the time, if there is one. None if none ran.
 
     >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))

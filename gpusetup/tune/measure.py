@@ -149,8 +149,8 @@ class TrialTable:
         return self.steps[-1]
 
     def compare(self, step: Step, before: Step) -> None:
-        """Keep a step that is clearly faster than the one before it. Mixed precision is not kept if
-        its loss becomes NaN."""
+        """Keep a step that is clearly faster than `before`, the best so far. Mixed precision is not
+        kept if its loss becomes NaN."""
         if not step.ran:
             return
         if step.name == "+AMP" and step.runs[0].loss is None and before.runs[0].loss is not None:
@@ -161,7 +161,7 @@ class TrialTable:
             return
         # Alternately, so that a slowdown of the machine affects both.
         for one in (before, step) * RUNS:
-            # The step before may have all its runs from an earlier comparison.
+            # The best step may have all its runs from an earlier comparison.
             if len(one.runs) < RUNS:
                 trial = self.run(one.setup)
                 if trial.status != "ok":
@@ -271,7 +271,7 @@ def benchmark(
     is_interrupted = True
     with Bench(job) as bench:
         device = bench.device()
-        # The table stays within the effective batch; the search also tries larger sizes.
+        # The table stays within the effective batch; only `search` also tries larger sizes.
         most = min((one for one in (largest, effective) if one), default=None)
         goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=most)
         table = TrialTable(bench, device, goal, setup, effective, say)

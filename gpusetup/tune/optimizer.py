@@ -123,8 +123,8 @@ class BatchSizeOptimizer:
 
     @contextmanager
     def _saved_job(self, sample_data: Any) -> Iterator[BenchJob]:
-        """The job for the child, which reads the model and the batch from a file, and where to
-        import their classes from a second one; BadInput if they cannot be saved."""
+        """The job for the child, which reads the model and the batch from a file, and from a second
+        one where to import their classes; BadInput if they cannot be saved."""
         import torch  # takes seconds, and `auto_optimize_config` needs none
 
         # A training config may use these names for the name of a loss or an optimizer.
