@@ -452,8 +452,6 @@ def one_gpu_is_enough(decision: Decision) -> bool:
     return on_one.fits and not on_one.recipe.offload
 
 
-# --- many jobs: one for each row of a CSV file ----------------------------------------------------
-
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 
 

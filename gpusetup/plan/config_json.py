@@ -215,8 +215,8 @@ def decoder(config: ModelConfig) -> Shape:
     # `rms_norm_eps`). ChatGLM has a switch `rmsnorm`.
     says_rms = config.has("rms") and values.get("rmsnorm", True)
     layer_norms = not says_rms and ("layer norms" in family or config.has("layer", "norm", "eps"))
-    # Nearly all MLPs since Llama are gated (SwiGLU); those with LayerNorm and GELU, as in GPT-2's
-    # time, are not.
+    # Nearly all MLPs since Llama are gated (SwiGLU); those with ReLU, or with LayerNorm and GELU as
+    # in GPT-2's time, are not. The family's trait, if it has one, counts more.
     activation = str(values.get("hidden_act") or "gelu")
     gated = activation != "relu" and not (layer_norms and "gelu" in activation)
     gated = "a gate" in family or (gated and "no gate" not in family)
@@ -318,6 +318,7 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
         raise config.uncounted(uncounted[0])
     for key in ("layer_types", "layers_block_type"):
         kinds = values.get(key)
+        # A list that is empty, or longer than any model's, does not describe the layers.
         if isinstance(kinds, list) and 0 < len(kinds) <= MOST_LAYERS:
             return [mixer_named(config, str(kind).lower()) for kind in kinds]
     layers = config.need("num_hidden_layers")
@@ -370,8 +371,8 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     if not number:
         return Mlp(layers, unit * width, width)
     # Some models have dense layers first or in between.
-    dense_layers = config.get("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
-    expert_layers = max(layers - dense_layers, 0) // config.get(*PERIODS, default=1)
+    first_dense = config.get("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
+    expert_layers = max(layers - first_dense, 0) // config.get(*PERIODS, default=1)
     expert = config.get("moe_intermediate_size", default=width)
     # Qwen configs give the width of the shared expert, others the number of shared experts.
     shared = config.get("n_shared_experts") * expert

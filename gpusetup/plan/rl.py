@@ -73,8 +73,9 @@ def method_named(text: str) -> str:
 
 
 def usual_loss(method: str) -> str:
-    """The loss kernel that plan assumes. A reward model gives one number for each sequence and has
-    no logits; log-probabilities of each token need them."""
+    """The loss kernel that plan assumes for a preference or RL method: `eager`, because the
+    log-probabilities of each token need the logits. A reward model, which gives one number for each
+    sequence, has none."""
     return "fused" if method in ("rm", "reward") else "eager"
 
 
@@ -136,6 +137,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     models and what generates the answers. For Trinity-RFT it is empty too, because its explorer
     generates on other GPUs, and the measured table already includes its reference model's memory.
     """
+    # `read` records a key as understood, even if its value has no effect on memory.
     trainer, read = fields["trainer"], reader.text_of_key
     is_verl = reader.has_map("actor_rollout_ref")
     if trainer == "trinity" and not is_verl:
@@ -156,7 +158,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     if method in GENERATING:
         changes |= generation(reader, is_verl=is_verl)
         if is_verl:
-            enable = reader.text_of_key("enable", "a reward model", "reward_model")
+            enable = read("enable", "a reward model", "reward_model")
             changes["has_reward_model"] = enable in TRUE
     setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:

@@ -265,6 +265,7 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "fsdp": "full_shard auto_wrap" if is_fsdp else None,
         "fsdp version": 2 if is_fsdp else None,
         "fsdp2 with offload": "fsdp2" if recipe.offload else None,
+        # verl's offload policy needs FSDP2.
         "verl strategy": "fsdp" if job.strategy == "fsdp1" and not recipe.offload else "fsdp2",
         "gpus of a node": min(job.gpus, 8),
     }

@@ -88,6 +88,7 @@ def judge(
     question = for_gpus(from_config, gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)
     job, recipe = job_of(question, shape_of_question(question), place), Recipe(sp=question.sp or 1)
+    # The decision may choose expandable segments, which the config does not set.
     decision = decide(job, replace(place, offload=False, sp=recipe.sp))
     needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
     near = near_limit(job)
@@ -470,8 +471,7 @@ pass takes no accumulation, and a generation serves a count of micro-batches."""
 
 
 def tied_to_micro_batch(case: ConfigCase) -> str | None:
-    """Why another micro-batch would change the experiment, by the strongest reason; None if it
-    would not."""
+    """Why another micro-batch changes the experiment, or may change it; None if it does not."""
     if case.fixed_by:
         return case.fixed_by
     for setting in case.config.settings:

@@ -323,7 +323,7 @@ class Device(Frozen):
         return self.device.partition(":")[0] == "cuda"
 
     def room(self) -> int:
-        """The bytes that a trial may use: the limit without a safety margin.
+        """The bytes that a trial may use: the limit minus a safety margin.
 
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
@@ -425,6 +425,7 @@ class Bench:
 
         Every trial is added to `trials` as soon as it has run, so that Ctrl-C loses nothing.
         """
+        # If the code itself fails, no other size helps.
         chooser = next_for_speed if speed else next_batch
         while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
             say(f"batch {batch}")

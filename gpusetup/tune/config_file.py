@@ -44,7 +44,7 @@ def write_bytes(path: str, raw: bytes) -> None:
             part.write_bytes(raw)
             part.replace(target)
         finally:
-            # It is only left if something failed.
+            # The part is only left if something failed.
             with suppress(OSError):
                 part.unlink()
 

@@ -134,6 +134,7 @@ class BatchSizeOptimizer:
             if callable(function := self.config.get(name))
         }
         parts = {"model": self.model, "batch": sample_data, **functions}
+        # The names are those of `multiprocessing.spawn.prepare`.
         import_paths = {"sys_path": sys.path}
         main_file: Any = getattr(sys.modules.get("__main__"), "__file__", None)
         if main_file:

@@ -175,13 +175,13 @@ def _half_switches(case: ConfigCase, half: str, reason: str, source: str) -> Ite
     switches = case.with_role("amp", "bf16", "fp16")
     if any(switch_value(one) or unquoted(one.text) == "auto" for one in switches):
         return
-    is_off = [one for one in case.with_role("amp", half) if switch_value(one) is False]
-    if is_off:
+    suitable = case.with_role("amp", half)
+    switch = next((one for one in suitable if switch_value(one) is False), None)
+    if switch is not None:
         # In accelerate and diffusers, a type's name switches mixed precision on, and `no` off.
-        has_type = name_of(is_off[0].path) == "mixed_precision" and unquoted(is_off[0].text) == "no"
-        value = half if has_type else "true"
-        yield from change_value(case, is_off[0], value, reason, source)
-    elif not case.with_role("amp", half):
+        takes_type = name_of(switch.path) == "mixed_precision" and unquoted(switch.text) == "no"
+        yield from change_value(case, switch, half if takes_type else "true", reason, source)
+    elif not suitable:
         yield from _without_switch(case, half, reason)
 
 
@@ -279,7 +279,7 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     """The changes that all rules propose, in the file's order, and the advice that is only
     printed. `measured`: None if nothing was measured."""
     measured = measured or Measured()
-    # The keys of `plan` alone are not for rules.
+    # `tune` ignores the keys that only `plan` uses.
     keyed = tuple((setting, key) for setting, key in known_settings(config) if not key.plan)
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
