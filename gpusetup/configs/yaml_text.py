@@ -28,6 +28,7 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     yaml = YAML(typ="rt", pure=True)
+    # A config may define an anchor again, about which ruamel.yaml would print a warning.
     yaml.composer.warn_double_anchors = False
     try:
         root = yaml.compose(text)
@@ -99,6 +100,7 @@ class _YamlWalk:
         """
         if len(path) > MOST_DEPTH:
             raise RecursionError
+        # For an alias, ruamel.yaml gives the anchor's node again.
         is_alias = id(node) in self.visited
         self.visited.add(id(node))
         kind = KINDS.get(type(node).__name__, "scalar")

@@ -318,9 +318,9 @@ def selected_bytes(job: TrainingJob) -> float:
     if not job.selective:
         return 0.0
     shape = job.shape
-    # Attention's output is as wide as the queries. Of the products, wq, wv, w1 and w2 are kept.
+    # Attention's output, as wide as the queries, and the products with wq, wv and w1.
     elements = 2 * shape.query + shape.key_value + shape.intermediate
-    # A compiled layer keeps one tensor of the model's width less.
+    # The output of w2 has the model's width; a compiled layer does not keep it.
     if not job.compile:
         elements += shape.hidden
     return elements * job.compute_bytes
@@ -345,7 +345,7 @@ def layer_bytes(job: TrainingJob) -> float:
     # A gated MLP keeps the gate, the up projection, the gate's activation and their product. Fused
     # or compiled kernels recompute the activation. An MLP without a gate keeps two tensors.
     tensors = (3 if recomputes else 4) if shape.gated else 2
-    # Each token is copied as input and output of each of its experts.
+    # A token has three copies for each of its experts, on the way in and out.
     mlp = (shape.intermediate * tensors + 3 * shape.experts * shape.hidden) * compute
     return 2 * between * shape.hidden + attention + mlp
 

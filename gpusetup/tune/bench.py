@@ -177,8 +177,6 @@ def batch_at_limit(ran: Sequence[Trial], limit_bytes: int) -> float:
     return last.batch + (limit_bytes - peak) / bytes_per_sample
 
 
-# --- the fastest batch ----------------------------------------------------------------------------
-
 KNEE = 0.95
 """A size is fast enough if it reaches this share of the highest measured speed."""
 CLIMB = 2
