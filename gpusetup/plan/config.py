@@ -123,12 +123,14 @@ def model(reader: Reader, fields: Fields) -> Fields:
         name = text
         # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`), but the model
         # in an existing folder counts more.
-        if not named_file.is_there(Path(text) / "config.json"):
+        is_folder_of_model = named_file.is_there(Path(text) / "config.json")
+        if not is_folder_of_model:
             last_part = text.rstrip("/").rpartition("/")[2]
             name = next(filter(is_known, (text, last_part)), text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
-        if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
+        names_model = is_folder_of_model or is_hub_id or is_known(name)
+        if setting.path[-1] == "model" and not names_model:
             continue
         reader.note(setting, f"the model {name}")
         # Refuse a file that is no config.json here, where its line in the training config is known.
