@@ -256,13 +256,14 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of RAM that the job needs: all states with offload, the optimizer states if only
     they are on the host, otherwise 0."""
+    # `other_model_states` says when the critic is trained as a whole.
+    is_critic_trained = job.rl.critic and job.lora is None
+    trained = job.trained_parameters + is_critic_trained * job.shape.parameters
     if not recipe.offload:
-        if not optimizer_on_host(job):
-            return 0.0
-        return job.trained_parameters * optimizer_bytes(job)
+        return trained * optimizer_bytes(job) if optimizer_on_host(job) else 0.0
     size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     size += job.adapter_parameters * job.trained_bytes
-    size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
+    size += trained * (gradient_bytes(job) + optimizer_bytes(job))
     size += job.bytes_of_frozen_models + job.rl.critic * job.shape.parameters * BYTES[job.dtype]
     # Every group of GPUs that shards the model has a full copy in RAM.
     return size * job.gpus / shard_count(job, "parameters")
