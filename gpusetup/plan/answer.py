@@ -402,7 +402,7 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     if "checkpointing" not in named_fields and job.context > 1:
         yield f"{'' if job.checkpointing else 'no '}checkpointing (`--checkpointing`)"
     if shape.vocabulary and "loss" not in named_fields:
-        yield f"a loss that keeps as much as `--loss {job.loss}`"
+        yield "a loss that stores the logits (`--loss fused` does not)"
 
 
 def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:

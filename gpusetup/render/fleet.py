@@ -32,8 +32,8 @@ ABOUT_SLOW = (
     "Leave slow nodes out of your Slurm jobs (`{}`), and show this to the cluster's administrator."
 )
 ABOUT_DIFFERENCES = (
-    "If a different setting is not intended, change it to what most nodes have. Then take the "
-    "node's record again (→), and compare with `gpusetup fleet show`."
+    "If a different setting is not intended, change it to what most nodes have. Then take a new "
+    "record of the node with `gpusetup snapshot`, and compare with `gpusetup fleet show`."
 )
 
 
@@ -66,7 +66,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     lines += section("Skipped", not_asked)
     if answer.exclude:
         line = command(f"sbatch {quote(answer.exclude)} job.sh")
-        lines += section("To leave these nodes out of a Slurm job", [line])
+        lines += section("To leave the failed nodes out of a Slurm job", [line])
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         lines += ["", ScreenLine((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
