@@ -187,8 +187,10 @@ def gfx_of(name: str) -> str | None:
     if written := TARGET.search(name):
         return written[0]
     full_name = NAME_WITHOUT_LINE.sub("RX ", name)
-    found = (target for board, target in BOARDS if re.search(board, full_name, re.IGNORECASE))
-    return next(found, None)
+    for board, target in BOARDS:
+        if re.search(board, full_name, re.IGNORECASE):
+            return target
+    return None
 
 
 IDS = (

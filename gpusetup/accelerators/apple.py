@@ -8,6 +8,7 @@ page on the MPS backend for the system requirements; pytorch issue 164943 and pu
 from __future__ import annotations
 
 LARGE_MEMORY_BYTES = 36 << 30
+"""With more memory than this, a Mac has the larger share."""
 SHARE_OF_LARGE = 0.75
 SHARE_OF_SMALL = 2 / 3
 """The share of a Mac's memory that Metal recommends as a working set, from which torch allocates

@@ -99,8 +99,10 @@ def maker_of(backend: str | None) -> str | None:
     ('nvidia', 'amd', 'intel', None)
     """
     label = (backend or "").lower()
-    makers = (one.id for one in MAKERS if one.label and label.startswith(one.label))
-    return next(makers, None)
+    for maker in MAKERS:
+        if maker.label and label.startswith(maker.label):
+            return maker.id
+    return None
 
 
 def maker_on_bus(vendor_id: str) -> str:
@@ -137,7 +139,7 @@ def is_seen_only(maker: str | None) -> bool:
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
     """NVIDIA's devices on the PCI bus, which are the only ones that gpusetup judges."""
-    return tuple([device for device in devices or () if device.vendor == NVIDIA.id])
+    return tuple(device for device in devices or () if device.vendor == NVIDIA.id)
 
 
 def identified(gpu: Gpu) -> Gpu:
@@ -150,7 +152,7 @@ def identified(gpu: Gpu) -> Gpu:
     """
     # Only NVIDIA's driver is queried for GPUs, so a name without a maker's word is NVIDIA's.
     maker = gpu.maker or other_maker(gpu.name) or NVIDIA.id
-    target = gpu.target or None
+    target = gpu.target
     if not target and maker == NVIDIA.id and gpu.compute_capability:
         target = gpu.compute_capability.sm
     return replace(gpu, maker=maker, target=target)

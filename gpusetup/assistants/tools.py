@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from gpusetup import named_file
 from gpusetup.commands.calling import answered
 from gpusetup.commands.parser import command
+from gpusetup.commands.report import snapshot_of
 from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -89,9 +92,6 @@ def schema_of(tool: Tool) -> Values:
     }
 
 
-# --- answers ------------------------------------------------------------------------------------
-
-
 def _answer_of(command: str, values: Values) -> Values:
     return dict(to_plain(answered(command, values)))
 
@@ -111,7 +111,6 @@ def _read_report(values: Values, python: str | None) -> Values:
     The text is redacted before it is judged, because the answer only contains gpusetup's own
     sentences.
     """
-    from gpusetup.commands.report import snapshot_of
 
     machine = redact(snapshot_of(values["text"].encode("utf-8", "replace")))
     return _shorter(_answer_of("doctor", {"machine": machine, "torch": values.get("torch")}))
@@ -128,7 +127,6 @@ def _shorter(answer: Values) -> Values:
 
 def _resolve(values: Values, python: str | None) -> Values:
     """The build that fits a machine."""
-    from packaging.requirements import InvalidRequirement, Requirement
 
     words = values.get("packages", ())
     packages = [words] if isinstance(words, str) else [*words]
@@ -158,8 +156,6 @@ def _plan(values: Values, python: str | None) -> Values:
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     return _on_machine("plan", values, python)
 
-
-# --- the table ----------------------------------------------------------------------------------
 
 TOOLS = (
     Tool(

@@ -109,7 +109,7 @@ def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
         if node.gpu_uuids:
             names_by_gpus[node.gpu_uuids].add(node.name)
     for node in nodes:
-        others = names_by_gpus[node.gpu_uuids] - {node.name}
+        others = names_by_gpus.get(node.gpu_uuids, set()) - {node.name}
         if others:
             yield Drift(
                 node=node.name,
@@ -124,6 +124,7 @@ def _old_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     """A warning for each node whose newest record is much older than the newest of all nodes."""
     dates = {}
     for node in nodes:
+        # The first ten characters are the date; some records have none.
         with suppress(ValueError):
             dates[node.name] = date.fromisoformat((node.taken_at or "")[:10])
     newest = max(dates.values(), default=date.min)

@@ -88,8 +88,9 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
         else:
             facts[field] = as_text(name, getattr(getattr(snapshot, group), name))
     facts |= {f"{PACKAGES}{package.name}": package.version for package in snapshot.packages or ()}
-    of_the_node = (pair for pair in snapshot.environment.items() if pair[0].startswith(OF_THE_NODE))
-    facts |= {f"{VARIABLES}{name}": value for name, value in of_the_node}
+    for name, value in snapshot.environment.items():
+        if name.startswith(OF_THE_NODE):
+            facts[f"{VARIABLES}{name}"] = value
     return {field: value for field, value in facts.items() if value is not None}
 
 

@@ -90,14 +90,14 @@ def expanded(text: str) -> tuple[str, ...]:
     refusal = UsageError(f"{start!r} is not a list of nodes", hint="write gpu[001-016],login1")
     # A comma inside brackets separates numbers, any other comma separates names.
     for part in re.split(r",(?![^\[]*\])", text):
-        nodes = PART.fullmatch(part.strip())
-        if nodes is None:
+        match = PART.fullmatch(part.strip())
+        if match is None:
             raise refusal
-        before, inside, after = nodes.groups(default="")
-        if not inside:
+        before, numbers_inside, after = match.groups(default="")
+        if not numbers_inside:
             names[before] = None
-        # Without brackets there are no numbers.
-        for piece in inside.split(",") if inside else ():
+            continue
+        for piece in numbers_inside.split(","):
             first, _, last = piece.strip().partition("-")
             try:
                 numbers = range(int(first), int(last or first) + 1)

@@ -137,8 +137,6 @@ def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(uuids))
 
 
-# --- the profile of a healthy node ----------------------------------------------------------------
-
 MOST_BYTES = 1 << 20
 """The largest profile that is read, in bytes."""
 MAY_DIFFER = {"gpus.pcie_width", "os.kernel"}

@@ -77,9 +77,6 @@ def read_folder(folder: Path) -> Records:
     return Records(folder=str(folder), nodes=tuple(nodes), left_out=tuple(left_out))
 
 
-# --- one file -------------------------------------------------------------------------------------
-
-
 class _Header(Frozen):
     """The kind of a record, and the problem in a file which `fleet run` writes if a node's records
     are incomplete."""
@@ -100,6 +97,7 @@ def read_record(path: Path, name: str) -> Node | str:
         if not raw.strip():
             raise BadInput(f"{path.name} is empty: the command that should write it failed")
         header = from_json(raw, _Header, what=path.name)
+        # `gpusetup.verify` for the schema `gpusetup.verify/1`.
         family = (header.schema or "").partition("/")[0]
         if family == "gpusetup.run":
             return Node(name=name, problem=header.problem or "no reason was recorded")
@@ -134,9 +132,9 @@ def _from_verify(raw: bytes, what: str) -> Node:
     answer = from_json(raw, VerifyAnswer, what=what)
     problems = [
         # The detail of a check may be empty.
-        f"verify's {one.name} {one.status} on {one.device}: {one.detail}".rstrip(": ")
-        for one in answer.checks
-        if one.status in ("failed", "crashed")
+        f"verify's {check.name} {check.status} on {check.device}: {check.detail}".rstrip(": ")
+        for check in answer.checks
+        if check.status in ("failed", "crashed")
     ]
     if answer.verdict == "failed" and not problems:
         problems = ["verify's verdict is failed"]
@@ -166,9 +164,6 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     **dict.fromkeys(("gpusetup.snapshot", "gpusetup.doctor"), _from_snapshot),
 }
 """Maps each schema to the function that reads it."""
-
-
-# --- several records of one node ------------------------------------------------------------------
 
 
 def merged(records: Sequence[Node]) -> Node:

@@ -58,19 +58,20 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     nodes = (*records.nodes, *(Node(name=name, problem=no_record) for name in missing))
     usual = usual_findings(records.nodes)
     drift_of: dict[str, list[Drift]] = defaultdict(list)
-    for one in differences(nodes):
-        drift_of[one.node].append(one)
+    for difference in differences(nodes):
+        drift_of[difference.node].append(difference)
     rows = []
     for node in nodes:
         drift = drift_of[node.name]
-        drift.sort(key=lambda one: ([*Severity].index(one.severity), one.field))
+        # The most severe first, as in Severity.
+        drift.sort(key=lambda row: ([*Severity].index(row.severity), row.field))
         findings = tuple(
             finding
             for finding in node.findings
             if finding.severity is Severity.ERROR
             or (finding.severity is Severity.WARNING and finding.id not in usual[node.kind])
         )
-        severities = {one.severity for one in findings} | {one.severity for one in drift}
+        severities = {row.severity for row in (*findings, *drift)}
         status: Status = "differs" if severities else "ok"
         if node.problem or Severity.ERROR in severities:
             status = "failed"
@@ -120,8 +121,6 @@ def usual_findings(nodes: Sequence[Node]) -> dict[str, set[str]]:
         usual[kind] = of_most_nodes - COST_SPEED
     return usual
 
-
-# --- the next command for a node ------------------------------------------------------------------
 
 BUS_AND_LOG = 'lspci -nn -d 10de:; sudo dmesg | grep -E "NVRM|Xid|AER|pcieport" | tail -n 40'
 """Shows which GPUs are on the PCI bus (10de is NVIDIA), and the kernel's messages about those that

@@ -82,6 +82,7 @@ def files(
 
 def _settings(drain_at_most: str) -> list[str]:
     """The lines at the beginning of both programs that set their variables."""
+    # Slurm's programs may be in another folder, such as /opt/slurm/bin: the one on this machine.
     scontrol = shutil.which("scontrol")
     folders = [*SYSTEM_FOLDERS, *([shlex.quote(str(Path(scontrol).parent))] if scontrol else [])]
     lines = [

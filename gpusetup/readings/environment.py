@@ -79,5 +79,6 @@ def positions_named(variable: str, gpus: Sequence[tuple[int | None, str | None]]
         ]
         if len(named) != 1:
             break
-        positions += [position for position in named if position not in positions]
+        if named[0] not in positions:
+            positions += named
     return positions

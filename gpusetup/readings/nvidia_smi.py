@@ -71,8 +71,6 @@ def parse_error(line: str) -> int | None:
     return next((code for message, code in ERRORS.items() if message in lower_line), None)
 
 
-# --- cells --------------------------------------------------------------------------------------
-
 BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "none", "unknown")
 
 REASONS_FOR_A_BLANK = ("gpu is lost", "gpu requires reset", "insufficient")
@@ -273,6 +271,7 @@ def cells_of(line: str) -> list[str]:
 def row_of(line: str) -> re.Match[str] | None:
     """A match for the first line of a GPU in the table; None for any other line."""
     first, *others = cells_of(line)
+    # Without a border between cells, it is no line of the table.
     return FIRST_LINE.match(first) if others else None
 
 
@@ -291,8 +290,8 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
                 **fields_of(first, BUS.search(cells[1])),
                 # `On` and `Off`; None for a driver model.
                 "persistence": flag(first["driver_model"]),
-                # With ECC on, the cell contains a number of errors.
-                "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
+                # With ECC on, the cell contains a number of errors; `N/A` is None.
+                "ecc_enabled": False if errors == "Off" else (errors.isdecimal() or None),
                 "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
             }
             # If the table of MIG instances is empty, no GPU has one.
@@ -471,7 +470,7 @@ def labelled_values(page: str) -> Iterator[tuple[str, str]]:
             continue
         label, colon, value = line.partition(": ")
         margin = len(line) - len(line.lstrip())
-        # If the indentation was lost, a value belongs to the heading before it.
+        # If the indentation was lost, headings are at 0, and values below them at 2 (`: `).
         depth = margin or len(colon)
         while headings and headings[-1][0] >= depth:
             headings.pop()

@@ -87,13 +87,14 @@ def parse_required(metadata: str) -> tuple[str, ...]:
     >>> parse_required("Requires-Dist: torch (>=2) ; extra == 'all'\\nRequires-Dist: torch\\n")
     ()
     """
+    # Most distributions do not require torch, and the search below takes long.
     if "Requires-Dist: torch" not in metadata:
         return ()
     # The description after the first empty line may quote requirements.
     head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
-    requirements = [match[1].strip() for match in re.finditer(_REQUIRED, head)]
-    return tuple(
-        text
-        for text in requirements
-        if "extra" not in text.partition(";")[2] and re.search("[<>=~!@]", text.partition(";")[0])
-    )
+    requirements = []
+    for match in re.finditer(_REQUIRED, head):
+        requirement, _, marker = match[1].strip().partition(";")
+        if "extra" not in marker and re.search("[<>=~!@]", requirement):
+            requirements.append(match[1].strip())
+    return tuple(requirements)

@@ -46,7 +46,8 @@ def parse_topology(lines: Sequence[str]) -> Snapshot:
     links: list[GpuLink] = []
     for line in lines[first + 1 :]:
         name, *cells = line.split() or [""]
-        # The matrix ends with an empty line or with the legend.
+        # The matrix ends with an empty line or with the legend. Before the first GPU, such a line
+        # is skipped below.
         if gpus and not DEVICE.fullmatch(name):
             break
         kinds, affinities = cells[: len(devices)], cells[len(devices) :]

@@ -25,13 +25,12 @@ def package() -> str:
     from importlib.machinery import ModuleSpec
     from importlib.util import module_from_spec
 
-    folder = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+    folder = os.path.dirname(os.path.abspath(__file__))
     # An empty entry means the current folder.
-    first_entry = os.path.realpath(sys.path[0] or ".") if sys.path else None
-    if first_entry == folder:
+    if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath(folder):
         del sys.path[0]
     spec = ModuleSpec(ALONE, None, is_package=True)
-    spec.submodule_search_locations = [os.path.dirname(os.path.abspath(__file__))]
+    spec.submodule_search_locations = [folder]
     sys.modules[ALONE] = module_from_spec(spec)
     return ALONE
 
@@ -44,13 +43,14 @@ def main() -> int:
             % (sys.executable, sys.version.split()[0])
         )
         return 2
+    # Python 3.0 has no importlib.
     import importlib
 
     home = package()
     # The program starts itself this way to compute in another process.
     if sys.argv[1:2] == ["--worker"]:
-        worker = importlib.import_module(home + ".worker")
-        return int(worker.main())
+        # It never returns, and ends when its parent does.
+        importlib.import_module(home + ".worker").main()
     program = importlib.import_module(home + ".program")
     return int(program.main(sys.argv[1:]))
 

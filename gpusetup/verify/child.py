@@ -106,8 +106,7 @@ class Child:
         self._send(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
         # A process that died could not report its time.
-        if not answer.get("seconds"):
-            answer["seconds"] = time.monotonic() - began
+        answer.setdefault("seconds", time.monotonic() - began)
         return answer
 
     def _wait_for_answer(self, task: ChildTask, deadline: float) -> Row:
@@ -130,7 +129,7 @@ class Child:
                 detail = f"not finished in {now - last_message:.0f} s; this machine was busy"
                 return self._no_answer(task, SKIPPED, detail)
             try:
-                look_seconds = min(task.limit_seconds / LOOKS_PER_LIMIT, max(0.001, deadline - now))
+                look_seconds = min(task.limit_seconds / LOOKS_PER_LIMIT, deadline - now)
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
                 waited = seconds_without_core(process.pid)
@@ -181,7 +180,7 @@ class Child:
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
         # The user's variables override ours, and those that the check needs override both.
         variables.update({**os.environ, **dict(environment)})
-        # The path of a socket in it must not exceed 107 characters.
+        # The path of a socket in it must not exceed 107 characters; 47 are left for its name.
         if folder and len(folder) <= LONGEST_SCRATCH:
             variables["TMPDIR"] = folder
         self.process = process = subprocess.Popen(
@@ -227,7 +226,7 @@ class Child:
                 for relay in self.relays:
                     relay.join(timeout=1)
                 process.stdin.close()
-        # A compiler that was just killed may have written a last file.
+        # A compiler that was just killed may have written a last file: try for half a second.
         for _ in range(10):
             shutil.rmtree(self.scratch, ignore_errors=True)
             if not self.scratch or not os.path.exists(self.scratch):
@@ -251,7 +250,7 @@ def seconds_without_core(pid: int) -> float:
     return seconds
 
 
-def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
+def _relay(stream: Any, answers: "Optional[queue.Queue[str]]") -> None:
     """Put each answer on the queue, and an empty line when the child has ended. Print all other
     lines, without sequences that a terminal or a CI runner would execute.
 

@@ -20,8 +20,8 @@ class Ended(BaseException):
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Inside the `with` block, the first of these signals raises Ended. Launchers repeat it while
-    the report is being written, so later ones are ignored."""
+    """Inside the `with` block, the first signal of SIGNALS raises Ended. Launchers repeat theirs
+    while the report is being written, so later ones are ignored."""
     received: List[int] = []
     handlers_before = {}
 
@@ -33,11 +33,11 @@ def ended_by_signals() -> Iterator[None]:
     for name in SIGNALS:
         # Windows has no SIGHUP.
         number = getattr(signal, name, None)
-        # `nohup` makes a program ignore a signal, so the program must not handle it.
+        # A signal that is already ignored stays so: `nohup` sets SIGHUP to that.
         if number is None or signal.getsignal(number) == signal.SIG_IGN:
             continue
         # Python lets only the main thread set handlers.
-        with contextlib.suppress(ValueError, OSError):
+        with contextlib.suppress(ValueError):
             handlers_before[number] = signal.signal(number, end)
     try:
         yield

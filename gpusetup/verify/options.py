@@ -127,7 +127,8 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def checked(parsed: Options) -> Options:
-    """Check the options' values, and parse `--expect`. Raises WrongQuestion."""
+    """Check the options' values, parse `--expect`, and collect what the checks read in
+    `for_checks`. Raises WrongQuestion."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto (every visible GPU), cpu, cuda, cuda:0, ..., xpu, mps, none"
         raise WrongQuestion(f"--device {parsed.device!r} is not a device", hint)

@@ -63,6 +63,7 @@ def main(words: Sequence[str]) -> int:
             rank = rank_in(os.environ)
             return run_as_rank(options, rank) if rank else run_alone(options)
     except Stop as stop:
+        # The words, because the options may be what could not be read.
         return complain(stop, "--json" in words)
     except BrokenPipeError:  # the reader has gone, so no report reached it
         discard(sys.stdout)
@@ -70,7 +71,8 @@ def main(words: Sequence[str]) -> int:
     except Unwritten as problem:
         return complain(ReportBlocked(str(problem), ELSEWHERE), as_document=False)
     except Ended as ended:
-        # Nothing was measured yet; with several ranks, rank 0 names the missing ones.
+        # Before the first check there is nothing to report; with several ranks, rank 0 names those
+        # that are missing.
         return 128 + ended.number
     except Exception as problem:  # an error in gpusetup says nothing about a GPU
         if "-v" in words or "--verbose" in words:
@@ -83,7 +85,8 @@ def main(words: Sequence[str]) -> int:
 def run_alone(options: Options) -> int:
     """Run the checks in a single process. If a signal ends it, the results so far count."""
     for path in (options.junit, options.output):
-        # Open the file first, so that a user does not wait minutes to hear that it fails.
+        # Open the file first, so that a user does not wait minutes to hear that it fails. Appending
+        # nothing keeps what an earlier run wrote.
         if path:
             write("", path, "a")
     run = Run(options, Child(options.verbose, options.for_checks))
@@ -187,6 +190,7 @@ class Run:
         for check, device in table:
             self._run_or_skip(check, device, device)
         if self.rank:
+            # There is no device only for `--device none`; the ranks then meet on the CPU.
             self._run_among_ranks(self.rank, devices[0] if devices else "cpu")
 
     def _devices(self, wanted: str) -> Tuple[str, ...]:
@@ -227,15 +231,15 @@ class Run:
 
     def _run_or_skip(self, check: Check, device: str, subject: str) -> None:
         """Run a check on `subject`, or skip it because of an earlier result or lack of time."""
+        self.live.begin_check(check.name, device)
         skipped = blocked(check.needs, device, self.results)
         # If a device hangs, every further check would take its whole limit.
         if skipped is None and device in self.stopped:
             skipped = Outcome(SKIPPED, self.stopped[device])
-        seconds_left = self.end - time.monotonic()
-        self.live.begin_check(check.name, device)
         if skipped:
             self.results.append(Result(check.name, device, skipped))
             return
+        seconds_left = self.end - time.monotonic()
         if seconds_left <= 0:
             self.is_late = True
             return
@@ -255,7 +259,7 @@ class Run:
 
     def _record(self, check: Check, device: str, answer: Row) -> None:
         """Store a check's outcome and facts, and stop the device's later checks if it hangs."""
-        outcome, means = Outcome(**answer["outcome"]), None
+        outcome = Outcome(**answer["outcome"])
         facts = outcome.facts or {}
         # The check `properties` describes the device for the report.
         if "device" in facts:
@@ -265,14 +269,14 @@ class Run:
             outcome = outcome._replace(hint=outcome.hint or check.then or None)
         # A check that crashed gave no answer, so `means`, for example that the device computes
         # wrong numbers, does not apply.
-        if outcome.status == FAILED:
-            means = check.means
+        means = check.means if outcome.status == FAILED else None
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         # `--timeout` ended the check before it answered.
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
             self.is_late = True
+        # The host is no device that can hang.
         is_silent = outcome.detail.startswith(NO_ANSWER) and device != HOST
-        self.silent[device] = 1 + self.silent.get(device, 0) if is_silent else 0
+        self.silent[device] = self.silent.get(device, 0) + 1 if is_silent else 0
         if self.silent[device] >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
         # Unless it only got wrong numbers, this rank may have left a collective before the others.

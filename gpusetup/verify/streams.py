@@ -28,7 +28,8 @@ def open_closed_streams() -> None:
         if getattr(sys, name) is not None:
             continue
         number = os.open(os.devnull, flags)
-        # Let child processes inherit the stream too.
+        # `open` takes the lowest free number, which is usually the closed stream's. Child processes
+        # inherit it as such.
         if number <= INHERITED:
             os.set_inheritable(number, True)
         stream = os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)
@@ -64,6 +65,7 @@ def discard(stream: Any) -> None:
     try:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):
+        # The stream is None, is closed, or is no file, so nothing is written at exit.
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 import warnings
-from typing import Optional, TextIO
+from typing import NoReturn, Optional, TextIO
 
 from .checks.table import function_of, named
 from .device.importing import first_line
@@ -39,8 +39,8 @@ NO_FOLDER = "No usable temporary directory"
 """Part of Python's error if TMPDIR, /tmp and the working folder cannot be written to."""
 
 
-def main() -> int:
-    """Run jobs until the parent closes the pipe, and return the exit code."""
+def main() -> NoReturn:
+    """Run jobs until the parent closes the pipe, which ends the process (`read_jobs`)."""
     answers, questions = take_streams()
     start = json.loads(questions.readline())
     sys.path[:] = start["path"]
@@ -53,8 +53,9 @@ def main() -> int:
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     faulthandler.enable()
-    for line in iter(read_jobs(questions, start["folder"]).get, ""):
-        job = json.loads(line)
+    jobs = read_jobs(questions, start["folder"])
+    while True:
+        job = json.loads(jobs.get())
         # If a check hangs, print its stack two seconds before the parent ends the process.
         seconds_to_stack = max(1.0, job["limit"] - 2.0)
 
@@ -69,7 +70,6 @@ def main() -> int:
         faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
         tell(answer_to(job, start["verbose"]))
         faulthandler.cancel_dump_traceback_later()
-    return 0
 
 
 def take_streams() -> "tuple[TextIO, TextIO]":

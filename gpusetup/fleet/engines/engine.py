@@ -56,7 +56,8 @@ class Engine:
             )
 
     def command(self, node: str) -> tuple[str, ...]:
-        """The command that does the work on a node; for an engine without one, the work itself."""
+        """The command that does the work on a node; for an engine that runs no command on this
+        machine, the work itself, for `plan` to show."""
         return (f"{node}:", script(self.work))
 
     def plan(self) -> str:

@@ -80,19 +80,20 @@ class Kubernetes(Engine):
 
     def ask(self, node: str) -> Output:
         began = time.monotonic()
-        label = self.job_name(node)
+        job_name = self.job_name(node)
         # The validation is left to the API server, which knows its own version.
         created = kubectl("create", "--validate=ignore", "-f", "-", stdin=self.job(node))
         if not created.ok:
             return created
-        limit, name = self.work.limit + START_SECONDS, f"job/{label}"
+        limit, name = self.work.limit + START_SECONDS, f"job/{job_name}"
         wait = ("wait", "--for=condition=complete", f"--timeout={limit:.0f}s", name)
         ended = kubectl(*wait, seconds=limit + ASK_SECONDS)
         # Log and state are read before the Job is deleted, because deleting it also deletes both.
         output = kubectl("logs", name, "--tail=-1")
         problem = None
         if not ended.ok:
-            pods = ("get", "pods", f"--selector=job-name={label}", "-o", f"jsonpath={POD_STATE}")
+            selector = f"--selector=job-name={job_name}"
+            pods = ("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
             unscheduled, _, container_reason = kubectl(*pods).stdout.partition("|")
             problem = container_reason.strip() or "its pod did not finish in time"
             # The pod never ran.

@@ -1,5 +1,5 @@
 """The engine for Ray: runs one task on each node (by node affinity) that reserves all of the node's
-GPUs. This is the only module that imports `ray`.
+GPUs. This is the only module that imports `ray`, when it is used, because it is an optional extra.
 
 Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.cancel of Ray 2.9 to 2.60.
 """
@@ -56,8 +56,8 @@ def run_work(work: NodeWork) -> dict[str, Any]:
     so that the worker may have another version of gpusetup."""
     environment = {k: v for k, v in os.environ.items() if k not in WORKER_VARIABLES}
     # The worker's Python, unless the user named one.
-    here = replace(work, python=work.python or sys.executable)
-    output = run(("sh", "-c", script(here)), timeout=work.limit, environment=environment)
+    work = replace(work, python=work.python or sys.executable)
+    output = run(("sh", "-c", script(work)), timeout=work.limit, environment=environment)
     return {name: getattr(output, name) for name in FIELDS}
 
 
@@ -105,7 +105,7 @@ class Ray(Engine):
             fields = self.ray.get(result, timeout=self.work.limit + self.extra_seconds)
             return Output(argv=("ray", node), **fields)
         except self.ray.exceptions.GetTimeoutError:
-            # A task that has started ends at its own limit.
+            # A task that had started would have ended at its own limit.
             problem = BUSY
             self.ray.cancel(result, force=True)
         except Exception as wrong:

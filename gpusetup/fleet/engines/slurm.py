@@ -55,8 +55,8 @@ class Slurm(Engine):
         self.extra_seconds = START_SECONDS
 
     def command(self, node: str) -> tuple[str, ...]:
-        """The srun command for one node, which starts an exclusive job immediately or not at
-        all."""
+        """The srun command for one node, which starts an exclusive job immediately or not at all.
+        `--mem=0` requests all of the node's memory."""
         minutes = math.ceil((self.work.limit + START_SECONDS) / 60)
         return (
             "srun", f"--job-name={self.run_name}", f"--nodelist={node}", *self.resources[node],
@@ -74,9 +74,9 @@ class Slurm(Engine):
         return output
 
     def why_busy(self, output: Output) -> str:
-        # If the job has printed something, it has started, so the node was not busy.
         is_refused = any(words in output.stderr for words in BUSY)
-        has_begun = not output.exit or bool(output.stdout)
+        # A job that succeeded (0), did not end in time (None) or printed something has started.
+        has_begun = output.exit in (0, None) or bool(output.stdout)
         return "another job uses the node now" if is_refused and not has_begun else ""
 
     def end(self) -> None:

@@ -111,6 +111,7 @@ def problems_of(report: Report) -> Dict[str, List[Result]]:
     found: Dict[str, List[Result]] = {problem: [] for problem in ORDER}
     bad = [r for r in report.results if r.outcome.status in (FAILED, CRASHED)]
     for result in bad or [r for r in report.results if r.outcome.status == SKIPPED]:
+        # A result that did not pass always has a problem; `or` is for the type checker.
         found[problem_of(result.outcome) or UNABLE].append(result)
     return {problem: results for problem, results in found.items() if results}
 
@@ -163,7 +164,6 @@ def computation(report: Report) -> str:
     imports = [result for result in report.results if result.name == "import"]
     if any(result.outcome.status in (FAILED, CRASHED) for result in (*on_devices, *imports)):
         return "FAILED"
-    # Checks that only look at the device do not prove that the device can compute.
     computed = [result for result in on_devices if result.name not in BEFORE_COMPUTING]
     return "PASSED" if any(result.outcome.status == PASSED for result in computed) else "not run"
 

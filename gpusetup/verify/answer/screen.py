@@ -28,7 +28,7 @@ class Live:
     def begin_check(self, name: str, device: str) -> None:
         """Say that the next check begins."""
         self.check_number += 1
-        # The number of checks is known once the devices are known.
+        # The count is 0 until the devices are known, and leaves out the checks among ranks.
         total = f" of {self.check_count}" if self.check_number <= self.check_count else ""
         self._draw(f"check {self.check_number}{total}: {name} on {device}")
 

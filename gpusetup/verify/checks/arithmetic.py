@@ -63,7 +63,7 @@ def batched_products(device: str) -> Iterator[Comparison]:
 def biased_products(device: str) -> Iterator[Comparison]:
     """Products with an added bias are exact, also if the same shapes come with another bias."""
     for name in formats(device):
-        # So small that 16 bits hold every sum of products.
+        # So small that 16 bits hold the sums: of 1025 products of -1, 0 and 1, most cancel out.
         most = 9 if name == "float32" else 1
         for rows, inner, columns in ((5, 257, 65), (129, 65, 33), (3, 1025, 7)):
             a = whole_numbers(rows, inner, most=most, salt=f"biased {inner}")
@@ -143,6 +143,7 @@ def functions_of_numbers(device: str) -> Iterator[Comparison]:
                 # Below 6e-5 float16 has fewer digits, and some 16-bit kernels flush to zero.
                 numbers = numbers.clamp(min=1e-3)
             known = [by_math(x) for x in numbers.tolist()]
+            # Kernels compute in float32 or better, and round the answer to the format.
             error = FUNCTION_ROUNDINGS * ROUNDOFF["float32"] + 2 * ROUNDOFF[dtype]
             yield relatively(f"{name} of {dtype}", run(numbers), known, error)
 

@@ -68,7 +68,8 @@ def tolerances_of(info: Any, device_kind: str, dtype: Any) -> Optional[Tuple[flo
                 own = tolerances.get(dtype, TOLERANCE)
                 own_atol, own_rtol = own if isinstance(own, tuple) else (own, own)
                 atol, rtol = max(atol, own_atol), max(rtol, own_rtol)
-            # A decorator of all tests, such as one for missing LAPACK, is no skip.
+            # Another decorator of this test skips it, or expects it to fail. One of all tests, such
+            # as for missing LAPACK, does not.
             elif decoration.test_name == COMPARED[1]:
                 return None
     return atol, rtol
@@ -113,6 +114,7 @@ def difference_from_cpu(info: Any, device: str) -> Optional[str]:
         try:
             limits = {"atol": tolerances[0], "rtol": tolerances[1], "equal_nan": True}
             torch.testing.assert_close(computed, known, check_device=False, **limits)
+        # For results that are no numbers, it raises TypeError or ValueError.
         except (AssertionError, TypeError, ValueError) as problem:
             return " ".join(str(problem).split())[:LONGEST_DIFFERENCE]
     return "" if compared else None

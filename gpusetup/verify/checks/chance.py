@@ -79,12 +79,12 @@ def compare_shares(label: str, drawn: Any, shares: Shares) -> Iterator[Compariso
     # format, of which there are about 1 / eps: torch 2.11 on a CPU draws 0.5 % zeros for `randn` in
     # bfloat16.
     coarse = 2 * torch.finfo(drawn.dtype).eps if drawn.is_floating_point() else 0.0
-    found = []
+    others = 1.0
     for (low, high), share in shares.items():
-        found.append(float(((values >= low) & (values < high)).double().mean()))
+        found = float(((values >= low) & (values < high)).double().mean())
+        others -= found
         allowed = SIGMAS * (share * (1 - share) / len(values)) ** 0.5 + coarse
-        yield agree(f"{label}, share from {low:g}", [found[-1]], [share], allowed)
-    # In a coarse format, a uniform number may be rounded to 1.
-    others = 1 - sum(found)
-    # 1e-9 allows for rounding in the sum of the shares.
+        yield agree(f"{label}, share from {low:g}", [found], [share], allowed)
+    # In a coarse format, a uniform number may be rounded to 1. 1e-9 allows for the rounding of
+    # `others` itself.
     yield holds(f"{label}, ends", others <= coarse + 1e-9, f"{others:.2%} are outside of the range")

@@ -83,9 +83,9 @@ def convolutions(device: str) -> Iterator[Comparison]:
             )
             if len(size) == 2:
                 x = x.contiguous(memory_format=torch.channels_last)
-                rows = f"{label}, channels last"
+                in_channels = f"{label}, channels last"
                 yield from compare_with_formula(
-                    rows, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight
+                    in_channels, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight
                 )
 
 
@@ -152,17 +152,17 @@ def normalisations(device: str) -> Iterator[Comparison]:
             run = partial(functional.batch_norm, eps=eps, **statistics)
             formula = partial(standardised, eps=eps, axes=(0, 2, 3))
             yield from compare_with_formula(f"batch norm, {of}", NORM_ROUNDINGS, run, formula, x)
-        # torch has RMS norm since 2.4. Without eps, it takes the smallest step of float32; which
-        # step it takes in 16 bits depends on the kernel.
-        steps = (1e-4, None) if name == "float32" else (1e-4,)
-        for step in steps if hasattr(functional, "rms_norm") else ():
+        # torch has RMS norm since 2.4.
+        if not hasattr(functional, "rms_norm"):
+            continue
+        # Without eps, it takes float32's own; what it takes in 16 bits depends on the kernel.
+        for given in (1e-4, None) if name == "float32" else (1e-4,):
             x = normal(device, 6, 130, salt="rms norm", name=name) * 0.001
-            run = partial(functional.rms_norm, normalized_shape=(130,), eps=step)
-            eps = torch.finfo(torch.float32).eps if step is None else step
+            run = partial(functional.rms_norm, normalized_shape=(130,), eps=given)
+            eps = torch.finfo(torch.float32).eps if given is None else given
             formula = partial(rms_standardised, eps=eps)
-            yield from compare_with_formula(
-                f"RMS norm, eps {step}", NORM_ROUNDINGS, run, formula, x
-            )
+            label = f"RMS norm, eps {given}"
+            yield from compare_with_formula(label, NORM_ROUNDINGS, run, formula, x)
 
 
 norms = checked_against("formulas in float64 on the CPU", normalisations)
@@ -233,7 +233,7 @@ ATTENTION_ROUNDINGS = 64
 
 
 def attention_formula(q: Any, k: Any, v: Any, is_seen: Any) -> Any:
-    """The formula of attention. A query that sees no key gets zeros."""
+    """The formula of attention. A query that sees no key gets zeros, where -inf would give NaN."""
     scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~is_seen, -1e30)
     weights = scores.softmax(-1) * is_seen
     return weights @ v
@@ -289,6 +289,10 @@ def attention(device: str) -> Iterator[Comparison]:
 masks = checked_against("weighted sums in float64 on the CPU", attention)
 
 
+RECURRENT_ROUNDINGS = 256
+"""Nine steps in sequence, each with a few roundings in sums of 40 terms."""
+
+
 def recurrent_nets(device: str) -> Iterator[Comparison]:
     """LSTM and GRU in both directions, with their gradients and their last states."""
 
@@ -314,10 +318,6 @@ def recurrent_nets(device: str) -> Iterator[Comparison]:
 recurrent = checked_against("float64 on the CPU", recurrent_nets)
 
 
-RECURRENT_ROUNDINGS = 256
-"""Nine steps in sequence, each with a few roundings in sums of 40 terms."""
-
-
 LANES, ROUNDS = 256, 1024
 """Dropout gets ROUNDS times LANES numbers. Each place among LANES must be dropped in about half of
 the rounds, which shows a generator that repeats itself from block to block."""
@@ -331,6 +331,7 @@ def dropped_lanes(device: str) -> Iterator[Comparison]:
         dropped, next_dropped = (functional.dropout(ones, 0.5) for _ in range(2))
         yield exactly(f"dropout of {name}, what is kept", dropped.unique(), [0, 2])
         kept = (dropped != 0).view(ROUNDS, LANES).sum(0)
+        # How many of n places are kept has the standard deviation sqrt(n / 4).
         expected, allowed = torch.full((LANES,), ROUNDS / 2), SIGMAS * (ROUNDS / 4) ** 0.5
         yield agree(f"dropout of {name}, lanes", kept, expected, allowed)
         share = (dropped == 0).double().mean()

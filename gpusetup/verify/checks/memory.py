@@ -52,6 +52,7 @@ def memory(device: str) -> Outcome:
 def bytes_to_test(device: str) -> Tuple[int, str]:
     """How many bytes of a device's memory to test, and in words why."""
     if device == "cpu":
+        # A quarter leaves room for patterns of the same size, and for other programs.
         return min(CPU_BYTES, available_bytes() // 4), "a part of the host's memory"
     free, total = map(int, torch.cuda.mem_get_info(device))
     taken_by_others = total - free - torch.cuda.memory_reserved(device)
@@ -102,10 +103,11 @@ def is_unified(device: str) -> bool:
 
 
 def allocated_blocks(device: str, byte_count: int) -> List[Any]:
-    """Blocks of 64-bit words of `byte_count` bytes in total, or as many as could be allocated."""
+    """Blocks of 64-bit words of `byte_count` bytes in total (at least a word), or as many as could
+    be allocated. On a GPU, if there are more than three, two of them are given back, to leave room
+    for a pattern and its comparison."""
     on_gpu = kind(device) == "cuda"
-    # On a GPU, a block has at most an eighth of the bytes. Two blocks are given back below, to
-    # leave room for a pattern and its comparison.
+    # At least eight blocks, so that the two are not most of the memory.
     most_bytes = byte_count // 8 if on_gpu else byte_count
     block_bytes = max(WORD_BYTES, min(CHUNK_BYTES[kind(device)], most_bytes))
     allocated: List[Any] = []
@@ -131,7 +133,8 @@ SCATTER = 0x1E3779B97F4A7C15
 def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
     """The words of a block's test pattern; always the same for the same arguments."""
     places = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
-    # Start above the addresses within any block, so that no two blocks contain the same words.
+    # Start above the addresses within any block, so that no two blocks contain the same words. The
+    # remainder below keeps the sum with the seed within int64.
     block_address = block_number << 40
     if pattern == "addresses":
         return places.mul_(WORD_BYTES).add_(block_address)

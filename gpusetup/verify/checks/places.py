@@ -35,7 +35,7 @@ def sorted_rows(device: str) -> Iterator[Comparison]:
 def searched_rows(device: str) -> Iterator[Comparison]:
     """The largest numbers, their places, and random permutations are right."""
     for count in (9, 1025, 70_001):
-        # Different numbers, so that there is one right place.
+        # 7 divides no count, so the numbers are all different, and each has one right place.
         shuffled = [(7 * n + 3) % count for n in range(count)]
         places = sorted(range(count), key=lambda n: -shuffled[n])[:5]
         x = tensor(shuffled, device)
@@ -54,6 +54,7 @@ def read_places(device: str) -> Iterator[Comparison]:
     """Elements that are read by index or mask are those at these places."""
     for count in (17, 2049, 70_001):
         numbers = whole_numbers(count, most=99, salt=f"read {count}").tolist()
+        # Each place once, because 7 divides no count.
         places = [(7 * n + 3) % count for n in range(count)]
         known = [numbers[place] for place in places]
         index = torch.tensor(places, device=device)
@@ -72,7 +73,8 @@ def read_places(device: str) -> Iterator[Comparison]:
 
 
 def added_places(device: str) -> Iterator[Comparison]:
-    """Several numbers that are added at one place all count; 16-bit formats add in any order."""
+    """Several numbers that are added at one place all count. 16-bit formats are left out: they
+    round after each addition, and kernels add in any order."""
     # A few numbers, and so many that they fill several blocks of a kernel, with a tail (4096 + 3).
     for count in (40, 4099):
         table = whole_numbers(16, most=9, salt="table").tolist()
@@ -143,7 +145,7 @@ PAST = 2**31
 def large_tensor(device: str) -> Outcome:
     """Elements past 2**31 are read and written where they are, if there is memory for it."""
     free = torch.cuda.mem_get_info(device)[0] if kind(device) == "cuda" else available_bytes()
-    # The tensor takes a byte for each element.
+    # The tensor takes a byte for each element; half as much again stays for other programs.
     if free < 1.5 * PAST:
         return Outcome(SKIPPED, f"needs {1.5 * PAST / 2**30:.0f} GiB of free memory")
     return checked_against("numbers at known places past 2**31", far_places)(device)

@@ -83,6 +83,7 @@ FUSED_ERROR = 2.0**-15
 
 def fused_block(device: str) -> Iterator[Comparison]:
     """A compiled block of several layers, and its gradients, beside float64 on the CPU."""
+    # A check that compiles nothing need not load the compiler.
     from torch._dynamo.utils import counters
 
     def block(x: Any, scale: Any) -> Any:
@@ -117,6 +118,7 @@ ITEMS = 1003
 """The size of the dataset. It is not a multiple of BATCH, so the last batch is not full."""
 WORKERS = 2
 """How many worker processes the loader has."""
+SMALL_SHM = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
 
 
 class Rows:
@@ -132,11 +134,10 @@ class Rows:
 def dataloader(device: str) -> Outcome:
     """A DataLoader with workers returns every item exactly once, complete and in order. Workers
     that hang, or are killed for lack of shared memory, show."""
-    from torch.utils.data import DataLoader
 
     def rows_of(shuffle: bool) -> Any:
         """All items in the order in which they arrive, moved to the device batch by batch."""
-        loader: Any = DataLoader(
+        loader: Any = torch.utils.data.DataLoader(
             Rows(),
             BATCH,
             shuffle=shuffle,
@@ -151,9 +152,14 @@ def dataloader(device: str) -> Outcome:
     # The workers' sockets lie in the temporary folder. Without one, the workers hang; this raises.
     tempfile.gettempdir()
     try:
-        ordered, shuffled = rows_of(False), rows_of(True)
+        ordered, shuffled = rows_of(shuffle=False), rows_of(shuffle=True)
     except (RuntimeError, OSError) as problem:
-        return loader_failed(problem)
+        # Workers pass their batches through files in /dev/shm.
+        if any(words in str(problem) for words in ("shared memory", "Bus error", "No space left")):
+            detail = f"a worker was killed: {first_line(problem)}"
+            return Outcome(FAILED, detail, hint=SMALL_SHM)
+        hint = "num_workers=0 works without worker processes"
+        return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
     parts = [
         same("rows in order", ordered, all_rows),
@@ -161,16 +167,6 @@ def dataloader(device: str) -> Outcome:
         holds("mixed", not torch.equal(shuffled, all_rows), "the items come unshuffled"),
     ]
     return outcome_of(parts, "the data that went in")
-
-
-def loader_failed(problem: BaseException) -> Outcome:
-    """The failed outcome for a data loader's error."""
-    # Workers pass their batches through files in /dev/shm.
-    if any(words in str(problem) for words in ("shared memory", "Bus error", "No space left")):
-        hint = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
-        return Outcome(FAILED, f"a worker was killed: {first_line(problem)}", hint=hint)
-    hint = "num_workers=0 works without worker processes"
-    return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))
 
 
 FORMATS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")

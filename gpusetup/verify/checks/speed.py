@@ -44,7 +44,8 @@ speed_half = functools.partial(speed, name="float16", check="speed-half")
 
 
 def product_rate(device: str, name: str, size: int = 0) -> float:
-    """The speed of square matrix products in a number format, in TFLOP/s."""
+    """The speed of square matrix products in a number format, in TFLOP/s; by default of the size in
+    PRODUCT_SIZES."""
     size = size or PRODUCT_SIZES[kind(device)]
     a, b = (normal(device, size, size, salt=f"speed {side}", name=name) for side in "ab")
     product = torch.empty_like(a)

@@ -36,7 +36,8 @@ class Descent:
 
 
 def train_with_autocast(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
-    """Train under autocast. Returns the losses, and the number format that really multiplied."""
+    """Train under autocast, with a GradScaler unless `scaler` is None. Returns the losses, and the
+    number format that really multiplied."""
     torch.manual_seed(run_options().seed)
     # Draw the network and its inputs on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
@@ -75,7 +76,8 @@ def scaler_of(device: str, scale: float) -> Any:
 
 def amp(device: str) -> Outcome:
     """A few steps in bfloat16 if the device has it, and on GPUs in float16 with a GradScaler."""
-    # Models are often trained in float16 on Apple's GPUs too.
+    # Models are often trained in float16 on Apple's GPUs too, which have no bfloat16 before
+    # macOS 14.
     formats = [torch.float16] if kind(device) in ("cuda", "mps") else []
     if kind(device) != "mps" and has_bfloat16(torch, device):
         formats.append(torch.bfloat16)
@@ -130,7 +132,8 @@ def noticed_overflows(device: str) -> Iterator[Comparison]:
             leaves[place[0]].grad[place[1]] = float("inf" if turn % 2 else "nan")
         scaler.step(descent)
         scaler.update()
-        found, known = scaler.get_scale(), scale / 2 if place else scale
+        found = scaler.get_scale()
+        known = scale / 2 if place else scale
         yield holds(f"one number at {place}", found == known, f"the scale is {found:g}")
     # The optimizer moved the parameters only in the turn without an infinity or NaN.
     for leaf, gradient in zip(leaves, gradients):

@@ -175,7 +175,7 @@ def row_of(torch: Any, device: str) -> Row:
     # An older torch does not report which CPU instructions it uses.
     backend = getattr(torch.backends, "cpu", None)
     memory_bytes = None
-    # Windows has no `sysconf`.
+    # Windows has no `sysconf`, and not every system has both numbers.
     with contextlib.suppress(AttributeError, ValueError, OSError):
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -196,6 +196,7 @@ def arch_in_build(device: str) -> Outcome:
         total = float((torch.ones(256, device=device) + 1).sum().item())
     except RuntimeError as problem:
         error = first_line(problem)
+        # A process whose kernel failed may be unable to use the GPU, so it ends (`spent`).
         if "no kernel image" not in error:
             return Outcome(FAILED, error, hint=ASK_DOCTOR, spent=True)
         capability = f"{gpu.major}.{gpu.minor}"

@@ -17,16 +17,18 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None."""
     properties = torch.cuda.get_device_properties(device)
     # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
-    uuid = uuid_from_driver(int(device.partition(":")[2])) or str(
-        getattr(properties, "uuid", "") or ""
-    )
+    uuid = uuid_from_driver(int(device.partition(":")[2]))
+    # Older releases of torch have no `uuid`, or one that is None.
+    uuid = uuid or str(getattr(properties, "uuid", None) or "")
     if not uuid or uuid.startswith(("GPU-", "MIG-")):
         return uuid or None
+    # The name of a MIG instance is like `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
     return ("MIG-" if " MIG " in str(properties.name) else "GPU-") + uuid
 
 
 def uuid_from_driver(index: int) -> str:
-    """The UUID of this CUDA device by the driver; empty if the driver cannot be called."""
+    """The UUID of this CUDA device from the driver, without a prefix such as `GPU-`; empty if the
+    driver cannot be asked."""
     handle, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     try:
         driver = ctypes.CDLL(LIBRARY)

@@ -36,7 +36,7 @@ def torch_imports(_: str) -> Outcome:
     """Check that torch can be imported, and that it really is PyTorch."""
     try:
         spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):
+    except (ImportError, ValueError):  # a program has put an empty `torch` into sys.modules
         spec = None
     if spec is None:
         hint = "run `gpusetup install` to install the right torch build into this environment"
@@ -57,6 +57,7 @@ def torch_imports(_: str) -> Outcome:
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "arch": arch_list(torch),
+        # For a CUDA build, the check `gpu` finds it out.
         "available": None if cuda_build(torch) else False,
     }
     return Outcome(PASSED, f"torch {facts['torch']} from {folder}", facts=facts)
@@ -89,11 +90,9 @@ def cuda_build(torch: Any) -> bool:
 
 def arch_list(torch: Any) -> List[str]:
     """The architectures that the build was compiled for, even if no GPU is visible."""
-    get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
     # A CPU build lacks this function.
-    if get_flags is None:
-        return []
-    return str(get_flags() or "").split()
+    get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
+    return str(get_flags() or "").split() if get_flags else []
 
 
 def first_line(problem: BaseException) -> str:

@@ -51,7 +51,7 @@ def watching(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
 
 def summary_of(lines: Sequence[str]) -> Dict[str, Any]:
     """The summary of all samples: highest temperature in °C, new ECC errors, throttle reasons, and
-    whether the GPU was lost. Empty without samples.
+    whether the GPU was lost. Without samples it has only `lost`, if that is true, or nothing.
 
     >>> summary_of(["40, 1, 0x0000000000000000", "90, 3, 0x0000000000000004"])
     {'hottest': 90, 'ecc_new': 2, 'reasons': ('sw_power_cap',), 'lost': False}

@@ -18,8 +18,8 @@ from .tolerance import ROUNDOFF, Comparison, agree, holds, outcome_of, real_numb
 def checked_against(
     against: str, *questions: Callable[[str], Iterator[Comparison]]
 ) -> Callable[[str], Outcome]:
-    """A check of all questions, each of which takes a device and yields comparisons. What this
-    device or torch does not support is left out."""
+    """A check of all questions, each of which takes a device and yields comparisons. The rest of a
+    question that this device or torch does not support is left out; skipped if nothing is left."""
 
     def run(device: str) -> Outcome:
         comparisons: List[Comparison] = []
@@ -29,7 +29,7 @@ def checked_against(
                 try:
                     comparisons += question(device)
                 except (RuntimeError, TypeError, AttributeError) as problem:
-                    # An older torch lacks some functions.
+                    # An older torch lacks some functions: AttributeError.
                     if not refuses(problem) and not isinstance(problem, AttributeError):
                         raise
                     refused = str(problem).split("\n")[0]
@@ -76,7 +76,7 @@ def format_of(name: str) -> Any:
 
 def generator(salt: str) -> Any:
     """A generator of random numbers on the CPU, seeded with the seed of this run and `salt`."""
-    # torch takes seeds of up to 63 bits.
+    # Any number of 62 bits is a seed for torch, which refuses 2**63 in some releases.
     seed = random.Random(f"{run_options().seed} {salt}").getrandbits(62)
     return torch.Generator().manual_seed(seed)
 
@@ -109,7 +109,7 @@ def exactly(label: str, computed: Any, known: Any) -> Comparison:
 
 def relatively(label: str, computed: Any, known: Any, error: float) -> Comparison:
     """The comparison in which each number may be off by `error` times its own size."""
-    # Numbers that a kernel may flush to zero are far below any result here.
+    # 1e-38 allows a kernel to flush numbers to zero that are subnormal in float32.
     return agree(label, computed, known, error * real_numbers(known).abs() + 1e-38)
 
 

@@ -74,7 +74,8 @@ def read_capability(text: str) -> Tuple[int, int]:
     >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("sm_120")
     ((8, 6), (9, 0), (12, 0))
     """
-    # Plain digits such as `86` could mean something else.
+    # `sm_90a` and `sm_100f` are for one GPU or its family. Plain digits such as `86` could mean
+    # something else.
     match = re.match(r"sm_(\d+)(\d)[af]?\Z|(\d+)\.(\d)\Z", text.strip())
     if match is None:
         raise ValueError(text)
@@ -97,7 +98,7 @@ class ExpectedName(NamedTuple):
     """Converts the text of a value into a comparable value. Raises ValueError for other text."""
     example: str
     of: Callable[[Row], List[Any]]
-    """The actual values as text, some ending with ` on DEVICE`. Empty if unknown."""
+    """The actual values as text, some ending with ` on DEVICE`; empty or with None if unknown."""
     needs: Tuple[str, ...] = ("import",)
     """The checks that must run to find the actual value."""
 
@@ -173,7 +174,7 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
             return Outcome(FAILED, f"{text}: {reason}", hint=INSTALL_CUDA_BUILD, problem=UNEXPECTED)
         return Outcome(FAILED, f"{text}: its value is unknown", problem=UNEXPECTED)
     wrong = [value for value in values if not is_as_expected(expectation, value)]
-    # A build contains many kernels, and one that meets the expectation is enough.
+    # With `!=`, no kernel of the build may be the one named.
     one_is_enough = name == "arch" and expectation.operator != "!="
     if not wrong or (one_is_enough and len(wrong) < len(values)):
         return Outcome(PASSED, f"{text}: {', '.join(values)}")
@@ -183,10 +184,11 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
 def is_as_expected(expectation: Expectation, text: str) -> bool:
     """Whether one value meets the expectation. The device after ` on ` in its text is ignored."""
     value = NAMES[expectation.name].read(text.partition(" on ")[0])
-    wanted_value = expectation.wanted
-    if isinstance(wanted_value, list):
+    wanted = expectation.wanted
+    # A pattern, such as `2.5.*`.
+    if isinstance(wanted, list):
         # Pad with zeros, because the release 2.5 also matches `2.5.0.*`.
-        value = [*value.release, *[0] * len(wanted_value)][: len(wanted_value)]
-    elif isinstance(wanted_value, Version) and not wanted_value.local:
+        value = [*value.release, *[0] * len(wanted)][: len(wanted)]
+    elif isinstance(wanted, Version) and not wanted.local:
         value = value._replace(local="")
-    return OPERATORS[expectation.operator](value, wanted_value)
+    return OPERATORS[expectation.operator](value, wanted)

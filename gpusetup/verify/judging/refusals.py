@@ -36,8 +36,5 @@ def lacks_form(problem: Exception) -> bool:
     False
     """
     message = str(problem).lower()
-    # Other messages are not about the implementation.
     names_a_form = "fused" in message or "foreach" in message
-    if not names_a_form:
-        return False
-    return any(words in message for words in NO_FORM)
+    return names_a_form and any(words in message for words in NO_FORM)

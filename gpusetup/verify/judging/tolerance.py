@@ -49,7 +49,7 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Comparison:
     is_wrong = ~(errors <= allowed)
     # Keep the divisor above 0 if no error is allowed.
     shares = errors / allowed.clamp(min=1e-300)
-    # The error of a NaN is NaN too.
+    # A wrong number has an infinite share if it is NaN, or if no error is allowed there.
     shares[is_wrong & (errors.isnan() | (allowed == 0))] = inf
     worst = float(shares.max()) if len(shares) else 0.0
     return Comparison(label, worst, most_allowed, wrong_in_words(computed, exact, is_wrong))
@@ -94,6 +94,7 @@ def outcome_of(comparisons: Sequence[Comparison], against: str) -> Outcome:
     limit, unit = (1.0, PART) if numeric else (None, None)
     wrong = [comparison for comparison in comparisons if not comparison.is_right]
     if wrong:
+        # An infinite share says only that no error was allowed.
         value = wrong[0].worst if wrong[0].worst < inf else None
         others = f"; {len(wrong) - 1} more comparisons are wrong" if len(wrong) > 1 else ""
         detail = f"{wrong[0].label}: {wrong[0].problem}{others}"

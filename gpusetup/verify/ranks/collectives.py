@@ -115,8 +115,8 @@ IN_PLACE = ("all_reduce", "reduce", "broadcast")
 
 
 def calls_of(op: str, group: ProcessGroup) -> Calls:
-    """The calls of a check: every format and reduction with every size, and four large messages, in
-    an order that the seed draws."""
+    """The calls of a check: every format and reduction with every size, and four large messages of
+    float32, in an order that the seed draws."""
     table = REDUCTIONS if op in REDUCING else {"bits": FORMATS}
     # With gloo, `reduce_scatter_tensor` of torch 2.7 and older always adds.
     if op == "reduce_scatter" and group.backend == "gloo":
@@ -137,13 +137,15 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
     right. The seed draws the same numbers on every rank, so each knows what all of them send."""
     collective, me, world, reduction = COLLECTIVES[op], group.rank, group.world, kind[1]
     chance = random.Random(f"{run_options().seed} {op} {number}")
-    # A call of a large message is not done at once, so it returns a handle.
+    # A large message takes long, so its handle has something to wait for; of the other calls, half
+    # return a handle.
     is_async = size > SIZES[-1] or chance.random() < 0.5
     root = chance.randrange(world)
     part_count = world if collective.has_parts else 1
     table = rows(kind, world, part_count * size, chance.getrandbits(60))
     # The parts that each rank sends.
     sent_by = [row.split(size) for row in table]
+    # Numbers that are only moved must arrive bit for bit, without a limit for their errors.
     totals, limit = (), None
     if op in REDUCING:
         exact, limits = reduced(table, reduction)
@@ -174,11 +176,13 @@ def problem_of_call(group: ProcessGroup, op: str, number: int, kind: Kind, size:
         # Each rank may have rounded in another order, but all must end up with the same bits.
         group.equal_on_all[group.place] = signature(whole)
     problem = problem_with("the answer", whole, torch.cat(known), limit) if known else ""
+    # A call must not write to what it sends.
     return problem or problem_with("its input", torch.cat(mine), torch.cat(sent_by[me]))
 
 
 def wait_for(handles: Any) -> None:
-    """Wait for a handle or several, the last one first. A call that has waited returns None."""
+    """Wait for a handle or several, the last one first, because the order must not matter. A call
+    that has waited returns None."""
     for handle in reversed(handles if isinstance(handles, list) else [handles]):
         if hasattr(handle, "wait"):
             handle.wait()
@@ -200,6 +204,7 @@ def barriers(group: ProcessGroup) -> Calls:
         # On a GPU the barrier is a kernel, which only the device waits for.
         if group.backend == "nccl":
             torch.cuda.synchronize(group.device)
+        # Adding 0 reads the number: 0 if the late rank has not arrived.
         return "" if group.store.add(key, 0) else f"it did not wait for rank {late_rank}"
 
     # A few late ranks are enough, and each costs all the others a moment.

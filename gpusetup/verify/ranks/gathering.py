@@ -111,7 +111,8 @@ class Hub:
         return reason
 
     def exchange_reports(self, report: Message) -> Dict[int, Message]:
-        """What is known about the other ranks, once all have reported or gone silent."""
+        """What is known about the other ranks, once all have reported or gone silent. Rank 0 sends
+        its own `report` to nobody; the argument is Spoke's."""
         self._wait(REPORT)
         return self.ranks
 
@@ -230,6 +231,7 @@ def merged(report: Report, others: Dict[int, Message], rank: Rank) -> Report:
             # Rank 0 shows what all ranks found; of another rank it shows only what went wrong.
             if is_of_all_ranks and number and result.outcome.status not in (FAILED, CRASHED):
                 continue
+            # Called `rank 1 of 4 ranks` or `rank 1 cuda:0`.
             if not is_of_all_ranks or number:
                 of = " of" if is_of_all_ranks else ""
                 result = result._replace(device=f"rank {number}{of} {result.device}")

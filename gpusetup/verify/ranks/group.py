@@ -5,7 +5,6 @@ The parent processes see to it that all ranks begin a check together, and name o
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -76,8 +75,6 @@ def meet(device: str) -> Outcome:
     try:
         store, rank, world = next(iter(dist.rendezvous("env://", timeout=wait)))
         store.set_timeout(wait)
-        # Later checks use it; load it before the timeouts get short.
-        importlib.import_module("torch.nn.parallel")
         group = ProcessGroup(store, rank, world, device, backend)
         options = repr((run_options().seed, run_options().level, run_options().only))
         if len(set(shared(group, "options", options))) > 1:
@@ -154,7 +151,7 @@ def run_calls(name: str, calls_of: Callable[[ProcessGroup], Calls], _: str) -> O
 
 
 def differs_from_rank_0(group: ProcessGroup, name: str) -> str:
-    """The first call after which this rank's bits differ from those of rank 0, in words."""
+    """The first call after which this rank's bits differ from rank 0's, in words; empty if none."""
     key = f"{name}/equal on all"
     if group.rank == 0:
         group.store.set(key, json.dumps(group.equal_on_all))

@@ -28,7 +28,7 @@ def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
     """
     name, reduction = kind
     dtype = getattr(torch, name)
-    shape = (world, max(1, min(length, PERIOD)))
+    shape = (world, min(length, PERIOD))
     generator = torch.Generator().manual_seed(seed)
     if not dtype.is_floating_point:
         # So small that no sum over a thousand ranks overflows.

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..values import run_options
@@ -37,8 +38,6 @@ def net(seed: int) -> Any:
 
 def difference_after_training(group: ProcessGroup) -> str:
     """Where training on the ranks and in one process differ; empty if they agree."""
-    from torch.nn.parallel import DistributedDataParallel
-
     # Each rank starts with different parameters, which DDP must replace with the first rank's.
     model = net(group.rank).to(group.device)
     alone = net(0).double()
@@ -70,11 +69,12 @@ def difference_after_training(group: ProcessGroup) -> str:
     roundoff = UNIT_ROUNDOFF[read_precision(torch, group.device)]
     limit = max(LIMIT, COARSE_ROUNDINGS * roundoff)
     # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
-    problems = (
-        problem_with(name, parameters[name], exact, limit * max(1.0, float(exact.abs().max())))
-        for name, exact in alone.state_dict().items()
-    )
-    return next(filter(None, problems), "")
+    for name, exact in alone.state_dict().items():
+        size = max(1.0, float(exact.abs().max()))
+        problem = problem_with(name, parameters[name], exact, limit * size)
+        if problem:
+            return problem
+    return ""
 
 
 ddp_step = partial(
