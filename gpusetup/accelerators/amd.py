@@ -90,14 +90,13 @@ in ROCm/TheRock's RELEASES.md."""
 INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
 """AMD's own index of wheels since ROCm 10 (August 2026)."""
 
-INSTINCT = ("gfx908", "gfx90a", "gfx942", "gfx950")
 RADEON = (  # all have wheels for Windows too, unlike Instinct (SUPPORTED_GPUS.md)
     *("gfx1010", "gfx1011", "gfx1012"),
     *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
     *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
     *("gfx1200", "gfx1201"),
 )
-AMD_INDEX_TARGETS = (*INSTINCT, *RADEON)
+AMD_INDEX_TARGETS = ("gfx908", "gfx90a", "gfx942", "gfx950", *RADEON)
 """The targets with kernels on AMD's index: the extras `device-gfx...` in ROCm/TheRock's RELEASES.md
 (August 2026) that are in a stable release. gfx900 and gfx906 are left out, because only nightly
 releases have them (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix pull request 1690).

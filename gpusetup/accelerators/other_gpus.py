@@ -51,7 +51,6 @@ def other_gpu(text: str, maker: Maker) -> Gpu:
     target = gfx_of(name.lower()) if maker is AMD else None
     chip = re.fullmatch(APPLE_CHIP, name.lower()) if maker is APPLE else None
     if chip:
-        # `m3 max` becomes `Apple M3 Max`.
         name = " ".join(("Apple", *(word.title() for word in chip.groups() if word)))
     return Gpu(name=name, maker=maker.id, target=target)
 

@@ -92,7 +92,6 @@ def read_record(path: Path, name: str) -> Node | str:
         raw = read_bytes(path)
         if not RECORD_START.match(raw):
             return "this is not a record of gpusetup (no JSON object)"
-        # PowerShell writes UTF-16.
         raw = text_of(raw, path.name).encode()
         if not raw.strip():
             raise BadInput(f"{path.name} is empty: the command that should write it failed")

@@ -71,7 +71,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
             if finding.severity is Severity.ERROR
             or (finding.severity is Severity.WARNING and finding.id not in usual[node.kind])
         )
-        severities = {row.severity for row in (*findings, *drift)}
+        severities = {one.severity for one in findings} | {one.severity for one in drift}
         status: Status = "differs" if severities else "ok"
         if node.problem or Severity.ERROR in severities:
             status = "failed"

@@ -172,7 +172,6 @@ class Run:
             skipped = blocked(NAMES[expectation.name].needs, None, self.results)
             outcome = skipped or judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
-        # A run that was cut short has not passed.
         if self.is_late:
             detail = f"--timeout {self.options.timeout:g}: not every check was finished"
             outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
@@ -185,7 +184,6 @@ class Run:
             self._run_or_skip(check, HOST, wanted)
         devices = self._devices(wanted)
         table = [(check, device) for device in devices for check in self._checks_on(device)]
-        # Now the number of checks is known.
         self.live.check_count = len(self.results) + len(table)
         for check, device in table:
             self._run_or_skip(check, device, device)
@@ -246,7 +244,6 @@ class Run:
         # Rank 0 knows what it is doing itself; the others tell it.
         if self.rank and self.rank.rank:
             send(self.link.link, {"doing": check.name})
-        # A check that runs for `--seconds` gets that time in addition.
         limit = check.limit_seconds + (self.options.for_checks.seconds if check.lasts else 0.0)
         # Set the rank's variables for every check, because the process has already loaded torch
         # when it meets the other ranks.

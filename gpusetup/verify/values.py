@@ -188,5 +188,4 @@ def verdict(report: Report) -> str:
     """`passed` or `failed`; skipped checks fail under `--strict`, or if none passed."""
     statuses = {result.outcome.status for result in report.results}
     allowed = {PASSED} if report.strict else {PASSED, SKIPPED}
-    # If no check passed, the run has shown nothing.
     return PASSED if PASSED in statuses and statuses <= allowed else FAILED

@@ -35,9 +35,6 @@ from .values import (
     sticky,
 )
 
-NO_FOLDER = "No usable temporary directory"
-"""Part of Python's error if TMPDIR, /tmp and the working folder cannot be written to."""
-
 
 def main() -> NoReturn:
     """Run jobs until the parent closes the pipe, which ends the process (`read_jobs`)."""
@@ -132,8 +129,9 @@ def answer_to(job: Row, verbose: bool) -> Row:
 def outcome_of_error(problem: Exception, device: str) -> Outcome:
     """The outcome of a check that raised an error: failed, or skipped if the error says nothing
     about the device."""
-    # Torch's compiler, which some optimizers import, needs such a folder.
-    if NO_FOLDER in str(problem):
+    # Python's error if TMPDIR, /tmp and the working folder are all read-only. Torch's compiler,
+    # which some optimizers import, needs one of them.
+    if "No usable temporary directory" in str(problem):
         hint = "set TMPDIR to a folder that you can write to"
         return Outcome(SKIPPED, "no writable temporary folder", hint=hint)
     # torch's backends for Intel's and Apple's GPUs lack some operators, and report that.

@@ -41,7 +41,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     ssh.write_text(SSH.format(), encoding="utf-8")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ssh.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(hosts, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(hosts.Hosts, "extra_seconds", 0.5)
     monkeypatch.setitem(work.LIMIT_SECONDS, "quick", 0.7)
     python = node_python.recorded_python(tmp_path)
 

@@ -17,15 +17,14 @@ MOST_BYTES = 8 << 20
 """The largest size of a host file."""
 SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 """`BatchMode` keeps ssh from asking for a password."""
-CONNECT_SECONDS = 30.0
-"""How many seconds beyond the work's own limit we wait for a host, to allow for connecting and
-disconnecting."""
 
 
 class Hosts(Engine):
     """Runs the work on each host over an ssh connection."""
 
     title = "hosts"
+    extra_seconds = 30.0
+    """To allow for connecting and disconnecting."""
 
     def __init__(self, work: NodeWork, file: str) -> None:
         """`file`: one host, or one range in brackets, per line; `#` begins a comment."""
@@ -44,7 +43,6 @@ class Hosts(Engine):
         require_program("ssh")
         # Without a scheduler, it is unknown which hosts are busy, so all count as idle.
         super().__init__(work, dict.fromkeys(hosts, ""), file)
-        self.extra_seconds = CONNECT_SECONDS
 
     def command(self, node: str) -> tuple[str, ...]:
         # `sh` is named, because the login shell may have another syntax (fish, tcsh). `--` ends the

@@ -108,7 +108,6 @@ class Kubernetes(Engine):
         return problem if problem.startswith(BUSY) else ""
 
     def end(self) -> None:
-        # All Jobs of this run have this label.
         selector = f"--selector={RUN_LABEL}={self.run_name}"
         kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
 

@@ -77,7 +77,7 @@ class Ray(Engine):
         self.cluster_nodes = ray_nodes(self.ray.nodes())
         # Nodes without GPUs, such as a head node, get work only if the user named them.
         states = {
-            name: "" if gpus_of(row) or work.nodes else NO_GPU
+            name: "" if gpus_of(row) or work.nodes else "it has no GPU in Ray"
             for name, row in self.cluster_nodes.items()
         }
         try:
@@ -120,9 +120,6 @@ class Ray(Engine):
     def end(self) -> None:
         with redirect_stdout(sys.stderr):
             self.ray.shutdown()
-
-
-NO_GPU = "it has no GPU in Ray"
 
 
 def _connected(address: str) -> Any:

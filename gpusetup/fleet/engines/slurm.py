@@ -83,7 +83,6 @@ class Slurm(Engine):
         self.cancel()
 
     def cancel(self, *which: str) -> None:
-        # All jobs of this run have the same name.
         run(("scancel", f"--name={self.run_name}", *which), timeout=SINFO_SECONDS)
 
 

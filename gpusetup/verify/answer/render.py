@@ -97,7 +97,6 @@ def as_text(report: Report, verbose: bool = False) -> str:
             measured(result),
         )
         lines.append("  ".join(columns) + (f"  {result.seconds:.2f} s" if verbose else ""))
-    # End the last line with a newline too.
     return "".join(f"{harmless(line)}\n" for line in lines)
 
 

@@ -116,8 +116,6 @@ def fused_block(device: str) -> Iterator[Comparison]:
 BATCH = 32
 ITEMS = 1003
 """The size of the dataset. It is not a multiple of BATCH, so the last batch is not full."""
-WORKERS = 2
-"""How many worker processes the loader has."""
 SMALL_SHM = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
 
 
@@ -141,7 +139,7 @@ def dataloader(device: str) -> Outcome:
             Rows(),
             BATCH,
             shuffle=shuffle,
-            num_workers=WORKERS,
+            num_workers=2,
             pin_memory=device.startswith("cuda"),
             # A worker starts in seconds, even on a busy machine.
             timeout=45,

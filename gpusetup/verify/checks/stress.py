@@ -32,7 +32,6 @@ POWER_CAP = "sw_power_cap"
 """The throttle reason of a GPU that has reached its power limit."""
 LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
 KEPT = "of its first rate"
-SETTLE_SECONDS = 2.0
 
 
 class Load(NamedTuple):
@@ -61,7 +60,7 @@ def load(device: str) -> Outcome:
         except RuntimeError as problem:
             error = problem
             # Wait, because the driver takes a moment to report that a GPU is lost.
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(2.0)
     done = done._replace(watched=readings)
     if error is None:
         name = torch.cuda.get_device_name(device)

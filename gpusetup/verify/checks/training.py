@@ -49,7 +49,6 @@ def train_with_autocast(device: str, low: Any, scaler: Any) -> Tuple[List[float]
     losses = []
     for _ in range(STEPS):
         for parameter in parameters:
-            # Clear the gradients, which would otherwise add up over all steps.
             parameter.grad = None
         with torch.autocast(device_type=kind(device), dtype=low):
             outputs = net(inputs)
@@ -173,7 +172,6 @@ def loss_of(model: Any, words: Any) -> Any:
 def language_model(device: str) -> Outcome:
     """Train a small transformer, and compare its parameters with those of a training in float64 on
     the CPU. Each of four steps accumulates two batches, clips the gradients, and uses momentum."""
-    # Both training runs start from the same parameters.
     model = transformer()
     words = torch.randint(0, WORDS, (8, LENGTH), generator=generator("words"))
     exact_moves = moves_of_training(copy.deepcopy(model).double(), words)

@@ -70,8 +70,6 @@ def pinned(device: str) -> Outcome:
 
 ELEMENTS = 1 << 23
 """The number of int32 values in a copy: 32 MiB."""
-ODD_FACTOR = 2_654_435
-"""Positions times an odd factor are all different, even after int32 wraps around."""
 
 
 def peers(_: str) -> Outcome:
@@ -80,8 +78,9 @@ def peers(_: str) -> Outcome:
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         positions = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
-        # Adding the sender's number shows data that came from another GPU.
-        sent = positions * ODD_FACTOR + sender
+        # Times an odd number, all positions stay different, even after int32 wraps around. The
+        # sender's number shows data that came from another GPU.
+        sent = positions * 2_654_435 + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
         received.copy_(sent)

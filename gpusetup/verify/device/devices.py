@@ -141,7 +141,6 @@ def properties(device: str) -> Outcome:
         hint = "the memory or the bus is faulty: look for Xid lines in `dmesg`"
         return Outcome(FAILED, problem, hint=hint, facts=facts, problem=WRONG)
     words = [str(row["name"])]
-    # Leave out properties that the device does not have or does not report.
     if row.get("compute_capability"):
         words.append(f"compute capability {row['compute_capability']}")
     if row["memory_total_bytes"]:
