@@ -14,17 +14,14 @@ BUILT_FOR = (
 )
 """The targets for which torch's ROCm wheels have kernels: PYTORCH_ROCM_ARCH in
 .ci/docker/manywheel/build.sh of PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026."""
-
 SERVED_CARDS = (
     "Radeon RX 6800 to 6950, the series RX 7000 and 9000, the graphics of Ryzen AI, and Instinct "
     "MI100 and newer"
 )
 """The cards with the targets of `BUILT_FOR`, in words for somebody who does not know the target.
 gfx900 and gfx906 are left out because of `LAST_ROCM`."""
-
 BUILT_FOR_ROCM = "7.2"
 """The newest ROCm version in that script."""
-
 RELATIVES = dict.fromkeys(
     ("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")
 )
@@ -32,7 +29,6 @@ RELATIVES = dict.fromkeys(
 HSA_OVERRIDE_GFX_VERSION that selects these kernels. gfx1103 is not among them, because with the
 kernels of gfx1100 it ends in page faults and hangs (pytorch/pytorch pull request 179653), and it
 has kernels of its own."""
-
 FIRST_ROCM = {
     **dict.fromkeys(("gfx1101", "gfx1102"), "6.3"),
     **dict.fromkeys(("gfx1200", "gfx1201"), "6.4"),
@@ -42,13 +38,11 @@ FIRST_ROCM = {
 """A target -> the first ROCm version for which torch's wheels have kernels for the target (from the
 conditions on ROCM_VERSION in the same script, read in November 2026). Targets that are not listed
 have always had kernels."""
-
 LAST_ROCM = dict.fromkeys(("gfx900", "gfx906"), "6.3")
 """A target -> the last ROCm version whose rocBLAS has files for the target. torch's wheels for
 newer versions still contain torch's own kernels, but every matrix product fails with "Cannot read
 TensileLibrary.dat" (ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of
 7.2)."""
-
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
     (r"\bRX ?(?:5300|5500)", "gfx1012"),
@@ -86,10 +80,8 @@ BOARDS = (
 User Guide for the AMDGPU Backend, table of processors; read again in November 2026 for RX 9060 and
 9070, 890M, 860M and 8060S (LLVM pull requests 155577 and 163717). Processors: the table of extras
 in ROCm/TheRock's RELEASES.md."""
-
 INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
 """AMD's own index of wheels since ROCm 10 (August 2026)."""
-
 RADEON = (  # all have wheels for Windows too, unlike Instinct (SUPPORTED_GPUS.md)
     *("gfx1010", "gfx1011", "gfx1012"),
     *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),

@@ -15,7 +15,6 @@ SHARE_OF_SMALL = 2 / 3
 (`torch.mps.recommended_max_memory()`): 48 of 64 GiB on an M2 Max (llama.cpp issue 1870), 10.67 of
 16 GiB on an M1. Newer chips have a larger share (11.84 of 16 GiB on an M3; 17.76 of 24 GiB in
 sglang pull request 29949), but the smaller share is used for all."""
-
 OLDEST_MACOS = "14.0"
 TORCH_ON_MACOS_14 = "2.9"
 """The oldest macOS on which torch supports MPS, and the torch since which it is needed. Earlier

@@ -111,7 +111,6 @@ def _read_report(values: Values, python: str | None) -> Values:
     The text is redacted before it is judged, because the answer only contains gpusetup's own
     sentences.
     """
-
     machine = redact(snapshot_of(values["text"].encode("utf-8", "replace")))
     return _shorter(_answer_of("doctor", {"machine": machine, "torch": values.get("torch")}))
 
@@ -127,9 +126,9 @@ def _shorter(answer: Values) -> Values:
 
 def _resolve(values: Values, python: str | None) -> Values:
     """The build that fits a machine."""
-
-    words = values.get("packages", ())
-    packages = [words] if isinstance(words, str) else [*words]
+    # The schema allows a single text too.
+    given = values.get("packages", ())
+    packages = [given] if isinstance(given, str) else [*given]
     for package in packages:
         # An assistant must not make gpusetup download a URL or read a file.
         with suppress(InvalidRequirement):

@@ -13,7 +13,6 @@ from gpusetup.model.logins import without_logins
 
 JOB_VARIABLES = frozenset("SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID OAR_JOB_ID".split())  # noqa: SIM905
 """The names of the variables that batch systems set in a job."""
-
 NAMES = JOB_VARIABLES | frozenset(
     "CC CXX CUDACXX LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH PATH PYTHONPATH PYTHONHOME "  # noqa: SIM905
     "PYTHONNOUSERSITE VIRTUAL_ENV TMPDIR TEMP TMP CONDA_PREFIX CONDA_DEFAULT_ENV "
@@ -28,12 +27,10 @@ NAMES = JOB_VARIABLES | frozenset(
     "KUBERNETES_SERVICE_HOST GPUSETUP_INDEX".split()
 )
 """The names of the variables that are kept."""
-
 PREFIXES = (
     "CUDA_", "NVIDIA_", "PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "NCCL_", "CUDNN_", "CUBLAS_",
 )  # fmt: skip
 """Variables whose names begin like this are kept too."""
-
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(NAME)?)$", re.I
 )

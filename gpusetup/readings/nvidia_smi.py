@@ -317,8 +317,10 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
 
 def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
     """The named groups of the matches as fields, each converted to its type."""
-    groups = [group for match in matches if match for group in match.groupdict().items()]
-    return {name: READERS[name](text) for name, text in groups}
+    fields: dict[str, Any] = {}
+    for match in filter(None, matches):
+        fields |= {name: READERS[name](text) for name, text in match.groupdict().items()}
+    return fields
 
 
 PROCESSES = "Processes:"
@@ -479,19 +481,20 @@ def labelled_values(page: str) -> Iterator[tuple[str, str]]:
             yield "/".join(name for _, name in headings), value
 
 
-def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
-    """The values with this label that can be read; sections about MIG instances are left out."""
+def read_at(rows: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
+    """The values with this label that can be read, from rows of `labelled_values`; sections about
+    MIG instances are left out."""
     full_label = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{label})", re.I)
-    values = (reader(text) for name, text in page if full_label.fullmatch(name))
+    values = [reader(text) for name, text in rows if full_label.fullmatch(name)]
     return [value for value in values if value is not None]
 
 
 def query_values(page: str) -> dict[str, Any]:
     """The values on one page of `nvidia-smi -q` by field, without those that it does not show."""
-    lines = tuple(labelled_values(page))
+    rows = tuple(labelled_values(page))
     values: dict[str, Any] = {"lost": True} if says_lost(page) else {}
     for name, _, label, reader in GPU_VALUES:
-        found = read_at(lines, label, reader) if label else []
+        found = read_at(rows, label, reader) if label else []
         if not found or name in values:
             continue
         if name in ("ecc_uncorrected", "retired_pages"):
@@ -501,9 +504,9 @@ def query_values(page: str) -> dict[str, Any]:
             # `1x` is no yes, although Python's 1 equals True.
             values[name] = any(value is True for value in found) or found[0]
     # A line for each reason, such as `SW Power Cap : Active`.
-    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
+    flags = {reason: read_at(rows, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
     if any(flags.values()):
-        values["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
+        values["throttle_reasons"] = tuple(reason for reason, of in flags.items() if True in of)
     return values
 
 

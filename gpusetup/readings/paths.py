@@ -48,6 +48,6 @@ def base_name(path: str) -> str:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is a folder or in it."""
+    """Whether a path is the folder or lies in it."""
     mark = separator(folder)
     return path == folder or path.startswith(folder.rstrip(mark) + mark)

@@ -76,7 +76,7 @@ def heading_of(line: str) -> list[str]:
     if not all(map(HEADING_CELL.fullmatch, cells)):
         return []
     names = [cell.partition(" [")[0] for cell in cells]
-    # A query of processes has some columns with the same names.
+    # A query of processes, which has a column `pid`, has some columns with the same names.
     return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 

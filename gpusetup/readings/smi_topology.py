@@ -61,7 +61,7 @@ def parse_topology(lines: Sequence[str]) -> Snapshot:
         numa_node = int(node[0]) if node else None
         gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=numa_node))
         for other, kind in zip(map(GPU.fullmatch, devices), kinds, strict=True):
-            # The matrix shows each pair twice.
+            # The matrix shows each pair twice. `other` is None for a network card.
             if other and int(other[1]) > number and kind != "N/A":
                 links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
     return Snapshot(gpus=tuple(gpus) or None, gpu_links=tuple(links) or None)

@@ -54,7 +54,7 @@ def merged_snapshots(parts: Snapshots) -> Snapshot:
 
 
 def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
-    """One reading for each field that the source knows.
+    """One reading for each field of a record that the source knows.
 
     >>> from gpusetup.model.machine import Driver
     >>> readings_of("driver", "/proc", Driver(version="580.95.05"))[0].subject

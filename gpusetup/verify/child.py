@@ -235,7 +235,8 @@ class Child:
 
 
 def seconds_without_core(pid: int) -> float:
-    """How long a process with its threads and children has waited for a CPU core (Linux only)."""
+    """How long a process with its threads and children has waited for a CPU core; 0 if the system
+    is not Linux."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():

@@ -205,7 +205,7 @@ class Run:
     def _checks_on(self, device: str) -> Iterator[Check]:
         """The checks of a device that are wanted, and make sense on this machine and rank."""
         for check in on_device(self.rows, device):
-            # It needs the whole CPU, which the ranks on one machine share.
+            # This check needs the whole CPU, which the ranks on one machine share.
             if check.name == "speed-over-cpu" and self.rank:
                 continue
             # A check that uses all GPUs of a machine runs on only its first rank.
@@ -248,7 +248,7 @@ class Run:
         # Set the rank's variables for every check, because the process has already loaded torch
         # when it meets the other ranks.
         variables = self.rank.environment if self.rank else ()
-        task = ChildTask(check, subject, limit, max(1.0, seconds_left), variables_of_rank=variables)
+        task = ChildTask(check, subject, limit, seconds_left, variables_of_rank=variables)
         answer = self.child.run(task)
         if should_try_again(check, device, answer) and time.monotonic() < self.end:
             answer = try_again(self.child, task, answer)

@@ -47,7 +47,7 @@ def write_stdout(text: str) -> None:
     except OSError as problem:
         discard(sys.stdout)
         closed = problem.errno == errno.EBADF
-        reason = "it is closed" if closed else problem.strerror or str(problem)
+        reason = "it is closed" if closed else (problem.strerror or str(problem))
         raise Unwritten(f"Cannot write the answer to stdout: {reason}") from problem
 
 

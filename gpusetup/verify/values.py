@@ -179,7 +179,7 @@ def kind(device: str) -> str:
 
 
 def problem_of(outcome: Outcome) -> Optional[str]:
-    """What an outcome shows, if it is not simply right."""
+    """What an outcome shows; None if it is simply right."""
     by_status = {FAILED: UNABLE, CRASHED: UNABLE, SKIPPED: NOT_ASKED}
     return outcome.problem or by_status.get(outcome.status)
 

@@ -53,7 +53,8 @@ def main() -> NoReturn:
     jobs = read_jobs(questions, start["folder"])
     while True:
         job = json.loads(jobs.get())
-        # If a check hangs, print its stack two seconds before the parent ends the process.
+        # If a check hangs, print its stack two seconds before the parent ends the process, but not
+        # in the check's first second.
         seconds_to_stack = max(1.0, job["limit"] - 2.0)
 
         def tell(message: Row, silence: float = seconds_to_stack) -> None:

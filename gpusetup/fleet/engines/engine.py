@@ -74,7 +74,6 @@ class Engine:
     def why_busy(self, output: Output) -> str:
         """Why the work could not start on a node, for example because another job took the node
         first; "" if the work ran."""
-        del output
         return ""
 
     def end(self) -> None:

@@ -96,7 +96,7 @@ class Kubernetes(Engine):
             pods = ("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
             unscheduled, _, container_reason = kubectl(*pods).stdout.partition("|")
             problem = container_reason.strip() or "its pod did not finish in time"
-            # The pod never ran.
+            # Why the pod got no place on the node; empty if it got one.
             if unscheduled:
                 problem = f"{BUSY}{unscheduled}"
         kubectl("delete", name, "--wait=false", "--ignore-not-found")

@@ -38,7 +38,7 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]
     for row in rows:
         if not row.get("Alive"):
             continue
-        # A node without a name has its address there.
+        # Without a name, `NodeName` is the node's address.
         is_named = row["NodeName"] != row["NodeManagerAddress"]
         name = str(row["NodeName" if is_named else "NodeManagerHostname"])
         # The name becomes part of a file name, so it must be safe.

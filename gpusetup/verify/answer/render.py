@@ -41,7 +41,6 @@ ORDER = (WRONG, UNABLE, UNEXPECTED, SLOW, NOT_REPEATABLE, NOT_ASKED)
 
 def as_json(report: Report) -> str:
     """The report as a JSON document; unknown fields are None."""
-    # People read the keys in this order; programs look them up by name.
     facts = report.facts
     document = {
         "schema": "gpusetup.verify/1",

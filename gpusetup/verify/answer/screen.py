@@ -19,7 +19,7 @@ class Live:
     """The line on a terminal that says which check is running. It is erased after the last one."""
 
     def __init__(self, is_shown: bool = True) -> None:
-        # Some consoles of Windows print the sequence instead of erasing the line.
+        # Some consoles of Windows print the sequence of `_draw` instead of erasing the line.
         can_erase = os.environ.get("TERM", "").lower() not in DUMB and sys.platform != "win32"
         self.is_shown = is_shown and can_erase and sys.stderr.isatty()
         self.check_count = 0

@@ -124,7 +124,7 @@ def operators(device: str) -> Outcome:
     """Name the operators that differ. An operator that ends the process is a failure."""
     try:
         rows = database()
-    except (Exception, SystemExit) as problem:
+    except (Exception, SystemExit) as problem:  # a test's module may end the program
         reason = f"this torch's database cannot be loaded: {first_line(problem)}"
         return Outcome(SKIPPED, reason)
     compared, differences = 0, []

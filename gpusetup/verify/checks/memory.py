@@ -142,6 +142,7 @@ def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
         return places.fill_(STRIPES)
     if pattern == "scattered":
         return places.add_((run_options().seed + block_address) % 2**62).mul_(SCATTER)
+    # Walking ones: in each word, one bit is set, the next one in the next word.
     bit_numbers = places.add_(block_number).remainder_(64)
     return torch.ones_like(bit_numbers).bitwise_left_shift_(bit_numbers)
 

@@ -123,6 +123,7 @@ def memory_pattern(device: str) -> Callable[[int], int]:
     places = torch.arange(elements, dtype=torch.int64, device=device)
 
     def wrong_bytes_of_copy(turn: int) -> int:
+        # This factor spreads the bits, so that neighboring numbers are unlike.
         copy = (places * 2_654_435_761 + turn).clone()
         return 8 * int((copy != places * 2_654_435_761 + turn).sum())
 

@@ -118,6 +118,7 @@ def noticed_overflows(device: str) -> Iterator[Comparison]:
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
     # A scaler creates its scale when it is first used.
     scaler.scale(torch.ones((), device=device))
+    # In the first turn (None), nothing is spoilt.
     places: List[Optional[Tuple[int, int]]] = [None]
     for number, size in enumerate(SPOILT):
         # In a short gradient, its first, middle and last element coincide.

@@ -1,4 +1,5 @@
-"""Which devices torch sees, their properties, and whether the build has kernels for them."""
+"""Which devices torch sees, their properties, and whether the build has kernels for them. The
+parent process loads this module too, so only the checks in it import torch."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def torch_imports(_: str) -> Outcome:
     """Check that torch can be imported, and that it really is PyTorch."""
     try:
         spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):  # a program has put an empty `torch` into sys.modules
+    except (ImportError, ValueError):  # a startup hook has set a `torch` without a spec
         spec = None
     if spec is None:
         hint = "run `gpusetup install` to install the right torch build into this environment"
@@ -48,7 +48,7 @@ def torch_imports(_: str) -> Outcome:
         return shadowed(origin)
     try:
         import torch
-    except (Exception, SystemExit) as problem:
+    except (Exception, SystemExit) as problem:  # any module that torch imports may fail or exit
         detail = f"import torch failed: {first_line(problem)}"
         return Outcome(FAILED, detail, hint=cause(problem))
     if not all(hasattr(torch, name) for name in ("version", "_C", "Tensor")):

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Iterator
 
+import torch
+
 from ..values import FAILED, PASSED, SKIPPED, Outcome
 from .importing import REINSTALL, cuda_build
 
@@ -23,7 +25,6 @@ OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
 
 def libraries_load(_: str) -> Outcome:
     """Check that every CUDA library of torch and of the installed nvidia wheels loads."""
-    import torch
 
     if not cuda_build(torch):
         return Outcome(

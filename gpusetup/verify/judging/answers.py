@@ -29,7 +29,8 @@ def checked_against(
                 try:
                     comparisons += question(device)
                 except (RuntimeError, TypeError, AttributeError) as problem:
-                    # An older torch lacks some functions: AttributeError.
+                    # Apple's backend refuses a format with TypeError; an older torch lacks some
+                    # functions, which is an AttributeError.
                     if not refuses(problem) and not isinstance(problem, AttributeError):
                         raise
                     refused = str(problem).split("\n")[0]

@@ -63,7 +63,7 @@ def read_version(text: str) -> Any:
     if match is None:
         raise ValueError(text)
     release, suffix, local = match.groups("")
-    # conda-forge's builds are called `2.1.0.post300`.
+    # conda-forge calls its builds of a release `2.1.0.post300`.
     is_released = not suffix or "post" in suffix
     return Version(tuple(map(int, release.split("."))), is_released, local)
 

@@ -53,7 +53,8 @@ class Message(NamedTuple):
 
 
 def send_and_receive(m: Message) -> Any:
-    """Send to the next rank and receive from the previous one."""
+    """Send to the next rank and receive from the previous one, in one batch, because NCCL's two
+    kernels may wait for each other."""
     me, world = dist.get_rank(), dist.get_world_size()
     sending = dist.P2POp(dist.isend, m.sent[0], (me + 1) % world)
     return dist.batch_isend_irecv([sending, dist.P2POp(dist.irecv, m.whole, (me - 1) % world)])

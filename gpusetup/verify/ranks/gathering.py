@@ -175,7 +175,8 @@ class Spoke:
         return {}
 
     def meet_at(self, place: str, stopped: str) -> str:
-        """Wait until every rank has reached this place. Returns why they cannot go on together."""
+        """Wait until every rank has reached this place. Returns why they cannot go on together, as
+        Hub's method does."""
         send(self.link, {"doing": place, "stopped": stopped})
         return str(self.receive().get("stopped", "rank 0 has gone"))
 
