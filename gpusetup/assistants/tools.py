@@ -99,7 +99,8 @@ def _answer_of(command: str, values: Values) -> Values:
 def _on_machine(command: str, values: Values, python: str | None) -> Values:
     """A command's answer about the redacted snapshot of this machine, in which `values` replace
     what they describe. A plan that names a GPU or its memory needs no snapshot."""
-    if command != "plan" or not (values.get("gpu") or values.get("gpu_mem")):
+    names_gpu = bool(values.get("gpu") or values.get("gpu_mem"))
+    if command != "plan" or not names_gpu:
         doctor: Any = answered("doctor", {"python": python})
         values = {**values, "machine": redact(doctor.snapshot)}
     return _answer_of(command, values)

@@ -38,7 +38,6 @@ class Drift(Frozen):
 KIND = "node.kind"
 COPIED = "record.copied"
 OLD = "record.old"
-
 OLD_AFTER = timedelta(days=7)
 """A record that is older than the newest one by more than this says little about its node today. A
 week, because records are taken daily or with each maintenance."""

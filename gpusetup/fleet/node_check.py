@@ -55,8 +55,8 @@ program."""
 def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected` contains the facts of its profile."""
     facts = facts_of(snapshot)
-    of_the_driver = (*message_rules.RULES, *DRIVER_RULES)
-    findings = (*findings_of(snapshot, of_the_driver), *unlike_profile(expected, facts))
+    rules = (*message_rules.RULES, *DRIVER_RULES)
+    findings = (*findings_of(snapshot, rules), *unlike_profile(expected, facts))
     # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
     if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
         findings = (*findings, NO_GPU)

@@ -18,7 +18,6 @@ from gpusetup.fleet.node_check import NodeCheckAnswer
 
 FILE_SUFFIX = ".prom"
 """node_exporter only reads files with this suffix."""
-
 Sample = tuple[Mapping[str, str], int]
 """The labels and the value of one line."""
 

@@ -34,7 +34,6 @@ DRAIN_LIMIT = re.compile(r"[0-9]{1,6}|(?:[0-9]{1,2}|100)%")
 DEFAULT_DRAIN_LIMIT = "20%"
 """Usually only a few percent of a cluster are faulty, and even a rack of eight nodes among 64 is
 only 13 %. If more nodes fail at once, the cause is usually a deliberate change."""
-
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 

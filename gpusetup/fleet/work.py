@@ -23,7 +23,6 @@ LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
 RECORDS = ("node-check", "snapshot", "verify")
 """The documents that a node returns, by the names of their schemas."""
 LONGEST_PROBLEM = 400
-
 Document = Mapping[str, Any]
 
 

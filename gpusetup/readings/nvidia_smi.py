@@ -188,7 +188,7 @@ def capability(text: str | None) -> Capability | None:
 
 
 def fault(text: str | None) -> bool | None:
-    """Whether a cell contains a yes or a count of faults; None if it contains no value."""
+    """Whether a cell contains `Yes` or a count above 0; None if it contains no value."""
     count = integer(text)
     return flag(text) if count is None else count > 0
 

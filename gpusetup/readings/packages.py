@@ -44,7 +44,6 @@ WATCHED = frozenset(
     "cuda-bindings cuda-toolkit cuda-pathfinder".split()
 )
 """The normalised names of distributions that belong to the torch family or build on it."""
-
 CONDA_WATCHED = frozenset(
     "pytorch -pytorch-select pytorch-cpu pytorch-gpu pytorch-cuda pytorch-mutex libtorch "  # noqa: SIM905
     "torchvision torchaudio torchtriton triton cuda-version cudatoolkit cuda-cudart cuda-runtime "

@@ -24,7 +24,6 @@ from gpusetup.readings.nvidia_smi import (
 MAX_ROWS = 256
 """The most rows that are read of one output: enough for 16 GPUs at 16 moments. `monitor --replay`
 reads longer logs."""
-
 COLUMNS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     column: (field, reader)
     for field, columns, _, reader in GPU_VALUES

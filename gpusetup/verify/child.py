@@ -66,7 +66,7 @@ class ChildTask(NamedTuple):
     @property
     def environment(self) -> Environment:
         """The variables that must be set before torch starts."""
-        # They are cuBLAS's. Elsewhere they would only cost the start of another process.
+        # A check's own are cuBLAS's. On a CPU they would only cost the start of another process.
         of_check = self.check.environment if kind(self.subject) == "cuda" else ()
         return (*of_check, *self.variables_of_rank)
 

@@ -15,12 +15,12 @@ ELEMENT = {FAILED: "failure", CRASHED: "error"}
 def as_junit(report: Report) -> str:
     """The report as XML, with a suite for each device and a case for each check. Under `--strict`,
     a skipped check counts as a failure."""
-    names = {**ELEMENT, SKIPPED: "failure" if report.strict else "skipped"}
+    element_of = {**ELEMENT, SKIPPED: "failure" if report.strict else "skipped"}
     root = Element("testsuites")
     # Keep the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         results = [result for result in report.results if result.device == device]
-        elements = [names.get(result.outcome.status, "") for result in results]
+        elements = [element_of.get(result.outcome.status, "") for result in results]
         counts = {
             "time": f"{sum(result.seconds for result in results):.3f}",
             "tests": str(len(results)),
@@ -35,7 +35,8 @@ def as_junit(report: Report) -> str:
 
 
 def add_case(suite: Element, result: Result, element: str) -> None:
-    """Add one result and, if it did not pass, what that means and the next step."""
+    """Add one result and, if it did not pass, what that means and the next step. `element` is empty
+    for a result that passed."""
     case = SubElement(
         suite,
         "testcase",
@@ -49,8 +50,8 @@ def add_case(suite: Element, result: Result, element: str) -> None:
         SubElement(case, "system-out").text = plain(measured(result), "\n")
         return
     outcome = result.outcome
-    message = {"type": outcome.status, "message": plain(outcome.detail, "\n")}
+    attributes = {"type": outcome.status, "message": plain(outcome.detail, "\n")}
     # In CI, a reader may see only this failure, so it contains everything needed.
     hint = f"hint: {outcome.hint}" if outcome.hint else None
     lines = filter(None, (measured(result), result.means, hint))
-    SubElement(case, element, message).text = plain("\n".join(lines), "\n")
+    SubElement(case, element, attributes).text = plain("\n".join(lines), "\n")

@@ -172,10 +172,10 @@ def measured(result: Result) -> str:
     if outcome.value is None:
         return outcome.detail
     # The value and its limit have the same unit.
-    behind = f" {outcome.unit}" if outcome.unit else ""
+    unit = f" {outcome.unit}" if outcome.unit else ""
     if outcome.limit is not None:
-        behind = f" (limit {figure(outcome.limit)}{behind})"
-    return f"{outcome.detail}: {figure(outcome.value)}{behind}"
+        unit = f" (limit {figure(outcome.limit)}{unit})"
+    return f"{outcome.detail}: {figure(outcome.value)}{unit}"
 
 
 def plain(text: str, allowed: str = "") -> str:

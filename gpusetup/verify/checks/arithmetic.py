@@ -105,7 +105,7 @@ def gathered_gradients(device: str) -> Iterator[Comparison]:
     numbers = whole_numbers(33, 65, most=9, salt="broadcast")
     bias = torch.zeros(65, device=device, requires_grad=True)
     for turn in (1, 2):
-        # The bias is all zeros; with 1 added, the product is not, and its gradient is the same.
+        # A bias of zeros would make every product 0; adding 1 does not change the gradient.
         (numbers.to(device, torch.float32) * (bias + 1)).sum().backward()
         yield exactly(f"gradient of a bias, {turn} times", bias.grad, turn * numbers.sum(0))
 

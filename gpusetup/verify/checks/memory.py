@@ -183,6 +183,7 @@ def out_of_memory(device: str) -> Outcome:
     if device == "cpu" or not is_linux or is_unified(device):
         return request_too_much(device, FAR_TOO_MUCH)
     torch.cuda.empty_cache()
+    # All of a GPU's memory is too much, because this process's context uses some of it.
     _, total = map(int, torch.cuda.mem_get_info(device))
     return request_too_much(device, total)
 

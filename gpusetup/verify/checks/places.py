@@ -145,7 +145,7 @@ PAST = 2**31
 def large_tensor(device: str) -> Outcome:
     """Elements past 2**31 are read and written where they are, if there is memory for it."""
     free = torch.cuda.mem_get_info(device)[0] if kind(device) == "cuda" else available_bytes()
-    # The tensor takes a byte for each element; half as much again stays for other programs.
+    # The tensor takes a byte for each element; half as much again is a reserve.
     if free < 1.5 * PAST:
         return Outcome(SKIPPED, f"needs {1.5 * PAST / 2**30:.0f} GiB of free memory")
     return checked_against("numbers at known places past 2**31", far_places)(device)

@@ -51,7 +51,8 @@ def matmul(device: str) -> Outcome:
 
 
 def float32_modes(device: str) -> Outcome:
-    """Each setting rounds no more than it permits, and `highest` is exact again at the end."""
+    """Each setting rounds no more than it permits, and `highest` is exact again at the end. Two
+    sizes are enough, because the check `float32` tests all of them."""
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Comparison] = []
     try:
@@ -109,8 +110,8 @@ def multiplied(
 ) -> Iterator[Comparison]:
     """Check every row of the products by its sum with weights (Freivalds' algorithm).
 
-    (A @ B) @ w must equal A @ (B @ w). All numbers are whole, so even a single wrong element among
-    16 million shows.
+    (A @ B) @ w must equal A @ (B @ w). All numbers are whole and no weight is 0, so even a single
+    wrong element among 16 million shows.
     """
     dtype = getattr(torch, name)
     # For float32, the user's setting decides to which format the factors are rounded.

@@ -26,8 +26,8 @@ FIXED_WORKSPACE = (("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),)
 
 
 def device_check(name: str, module: str, proves: str, means: str = NUMBERS, **fields: Any) -> Check:
-    """A check that computes on a device, with the usual defaults. Its function is called like the
-    check, unless `module` names another one."""
+    """A check that computes on a device, with the usual defaults. Its function has the check's
+    name, unless `module` names another one (`programs:compiled`)."""
     # "arch" runs on CUDA only; a need that did not run on the device counts as met.
     usual = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
     run = module if ":" in module else f"{module}:{name.replace('-', '_')}"

@@ -52,7 +52,9 @@ def chosen_rows(level: str, only: Sequence[str], skip: Sequence[str]) -> Tuple[C
         new_names = set(named(to_do.pop()).needs) - chosen
         chosen |= new_names
         to_do += new_names
-    rows = [c for c in every() if c.name in chosen] if only else (*LEVELS[level], *RANKS)
+    rows = (*LEVELS[level], *RANKS)
+    if only:
+        rows = tuple(check for check in every() if check.name in chosen)
     return tuple(check for check in rows if check.name not in skip)
 
 

@@ -54,8 +54,8 @@ BACKENDS: Dict[str, Backend] = {
 
 
 def count_of(torch: Any, backend: str) -> Optional[int]:
-    """How many GPUs of a kind torch sees; None if it was not built for them. torch raises many
-    types of errors if the driver does not work."""
+    """How many GPUs of a kind torch sees; None if it was not built for them. Raises whatever torch
+    raises if the driver does not work."""
     if backend == "mps":
         mps = getattr(torch.backends, "mps", None)
         return int(mps.is_available()) if mps and mps.is_built() else None

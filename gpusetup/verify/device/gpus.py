@@ -18,7 +18,7 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     properties = torch.cuda.get_device_properties(device)
     # Ask the driver first: for a MIG instance, torch may report the UUID of the whole GPU.
     uuid = uuid_from_driver(int(device.partition(":")[2]))
-    # Older releases of torch have no `uuid`, or one that is None.
+    # Older releases of torch do not report it.
     uuid = uuid or str(getattr(properties, "uuid", None) or "")
     if not uuid or uuid.startswith(("GPU-", "MIG-")):
         return uuid or None
@@ -74,8 +74,8 @@ HALF = 0.5
 @functools.lru_cache(maxsize=None)
 def published_figures() -> Dict[str, Figures]:
     """`nvidia-smi` name of a GPU model -> its published figures."""
-    room = Path(__file__).parent.parent
-    rows = json.loads((room / "gpus.json").read_text(encoding="utf-8"))["gpus"]
+    file = Path(__file__).parent.parent / "gpus.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))["gpus"]
     return {name: Figures(*row) for name, row in rows.items()}
 
 

@@ -62,7 +62,8 @@ def exact_products() -> Iterator[None]:
 
 
 def formats(device: str, *more: str) -> Tuple[str, ...]:
-    """float32, the device's 16-bit formats and `more`; only float64 in the last try."""
+    """float32, the device's 16-bit formats and `more`; only float64 in the last try after a
+    failure."""
     if run_options().in_float64:
         return ("float64",)
     low = ("float16", "bfloat16") if has_bfloat16(torch, device) else ("float16",)
@@ -70,14 +71,14 @@ def formats(device: str, *more: str) -> Tuple[str, ...]:
 
 
 def format_of(name: str) -> Any:
-    """The dtype of this name; float64 for every fraction in the last try after a failure."""
+    """The dtype of this name; float64 for every floating-point format in the last try."""
     dtype = getattr(torch, name)
     return torch.float64 if run_options().in_float64 and dtype.is_floating_point else dtype
 
 
 def generator(salt: str) -> Any:
     """A generator of random numbers on the CPU, seeded with the seed of this run and `salt`."""
-    # Any number of 62 bits is a seed for torch, which refuses 2**63 in some releases.
+    # torch takes seeds of up to 63 bits, so one of 62 is always valid.
     seed = random.Random(f"{run_options().seed} {salt}").getrandbits(62)
     return torch.Generator().manual_seed(seed)
 
@@ -110,7 +111,7 @@ def exactly(label: str, computed: Any, known: Any) -> Comparison:
 
 def relatively(label: str, computed: Any, known: Any, error: float) -> Comparison:
     """The comparison in which each number may be off by `error` times its own size."""
-    # 1e-38 allows a kernel to flush numbers to zero that are subnormal in float32.
+    # A kernel may flush numbers of about 1e-38 to zero; all results here are far larger.
     return agree(label, computed, known, error * real_numbers(known).abs() + 1e-38)
 
 
@@ -123,5 +124,6 @@ def closely(label: str, computed: Any, known: Any, roundings: float, name: str) 
     size = float(right.abs().max()) if right.numel() else 0.0
     # If the answer is in float64, the known one has rounding errors of the same size: both add up,
     # and twice their sum leaves room, because no more exact answer is known.
-    roundings *= 4 if name == "float64" else 1
+    if name == "float64":
+        roundings *= 4
     return agree(label, computed, right, roundings * ROUNDOFF[name] * size)
