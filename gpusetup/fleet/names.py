@@ -64,10 +64,11 @@ def slurm_list(names: Iterable[str]) -> str:
                 ranges[-1] = (ranges[-1][0], number)
             else:
                 ranges.append((number, number))
-        inside = ",".join(
-            f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}"
-            for first, last in ranges
-        )
+        pieces = []
+        for first, last in ranges:
+            piece = f"{first:0{width}d}"
+            pieces.append(piece if first == last else f"{piece}-{last:0{width}d}")
+        inside = ",".join(pieces)
         if len(numbers) > 1:
             inside = f"[{inside}]"
         parts.append(f"{prefix}{inside}{suffix}")
