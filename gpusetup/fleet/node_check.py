@@ -57,8 +57,10 @@ def check_node(node: str, snapshot: Snapshot, expected: Mapping[str, str]) -> No
     facts = facts_of(snapshot)
     rules = (*message_rules.RULES, *DRIVER_RULES)
     findings = (*findings_of(snapshot, rules), *unlike_profile(expected, facts))
-    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
-    if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
+    # Missing GPUs are already reported if the profile counts GPUs, or by what the driver's events
+    # are about.
+    has_events = not all(map(_is_harmless, snapshot.events))
+    if not (GPU_COUNT in expected or snapshot.gpus or has_events):
         findings = (*findings, NO_GPU)
 
     # Findings with the same id share a phrase. Hardware faults come first, because Slurm truncates

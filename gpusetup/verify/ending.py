@@ -43,4 +43,6 @@ def ended_by_signals() -> Iterator[None]:
         yield
     finally:
         for number, handler_before in handlers_before.items():
-            signal.signal(number, handler_before)
+            # A handler that was not installed from Python is None, and cannot be installed again.
+            if handler_before is not None:
+                signal.signal(number, handler_before)

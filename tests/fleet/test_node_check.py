@@ -159,6 +159,10 @@ def test_only_an_xid_that_asks_for_something_of_the_node_fails_it(
     assert found.ok == ok, found.reason
     again = LOG.format(slot=slot, what=what) + LOG.format(slot=slot, what="145, RLW_CTRL Fatal XC0")
     assert not answer(node(tmp_path, 1, log=again)).ok
+    # A harmless event of a GPU does not explain that none is left.
+    left = read_node(node(tmp_path, 1, log=LOG.format(slot=slot, what=what)), 60)
+    lost = replace(left, gpus=(), pci_devices=())
+    assert not check_node("n1", lost, {}).ok
 
 
 # --- the command ----------------------------------------------------------------------------------

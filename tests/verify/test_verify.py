@@ -133,7 +133,7 @@ def test_why_there_is_no_gpu_is_said(
         ("abort", "matmul", "crashed", "the process died of SIGABRT"),
         ("wrong-element", "matmul", "failed", "1 of 1000 elements are wrong"),
         ("sticky", "matmul", "failed", "illegal memory access"),
-        ("no-kernel", "arch", "failed", "no kernel image"),
+        ("no-kernel", "arch", "failed", "no kernel for compute capability 8.6"),
     ],
 )
 @pytest.mark.one_in(6)
@@ -209,7 +209,9 @@ def test_a_foreign_name_cannot_drive_the_terminal() -> None:
 
 def test_gpusetup_verify_passes_words_output_and_exit_code_through() -> None:
     command = (sys.executable, "-m", "gpusetup", "verify", "--python", sys.executable)
-    run = started("--json", "--device", "cpu", "--expect", "torch==0.1", command=command)
+    expected = ("--expect", "torch==0.1", "capability>=8.0")
+    run = started("--json", "--device", "cpu", *expected, command=command)
     document = json.loads(run.stdout)
-    assert (run.returncode, document["checks"][-1]["status"]) == (1, "failed")
+    assert (run.returncode, document["checks"][-2]["status"]) == (1, "failed")
+    assert document["checks"][-1]["detail"] == "capability>=8.0: its value is unknown"
     assert run.stderr.startswith("target: ")

@@ -103,9 +103,11 @@ class ExpectedName(NamedTuple):
     """The checks that must run to find the actual value."""
 
 
-def of_devices(facts: Row, text: Callable[[Row], str]) -> List[str]:
-    """A value of each device, given by `text`, with the device's name."""
-    return [f"{text(row)} on {row['device']}" for row in facts["devices"]]
+def of_devices(facts: Row, field: str, text: Callable[[Any], str]) -> List[str]:
+    """A field of each device as text, with the device's name. A device that does not report it is
+    left out: the CPU has no compute capability, and an older torch tells no memory of Apple's."""
+    known = [row for row in facts["devices"] if row.get(field) is not None]
+    return [f"{text(row[field])} on {row['device']}" for row in known]
 
 
 OF_GPUS = ("import", "gpu", "properties")
@@ -117,12 +119,12 @@ NAMES: Dict[str, ExpectedName] = {
     "cuda": ExpectedName(read_version, "cuda==12.4", lambda facts: [facts.get("cuda")]),
     "memory_gib": ExpectedName(
         *(read_number, "memory_gib>=3.5"),
-        lambda facts: of_devices(facts, lambda row: f"{row['memory_total_bytes'] / 2**30:.2f}"),
+        lambda facts: of_devices(facts, "memory_total_bytes", lambda size: f"{size / 2**30:.2f}"),
         OF_GPUS,
     ),
     "capability": ExpectedName(
         *(read_capability, "capability>=8.0"),
-        lambda facts: of_devices(facts, lambda row: str(row["compute_capability"])),
+        lambda facts: of_devices(facts, "compute_capability", str),
         OF_GPUS,
     ),
     # Compiled kernels, not only PTX.
