@@ -28,7 +28,9 @@ OF_A_FOLDER = (
 MOST_BYTES = 1 << 20
 """The maximum size of a file that a person wrote."""
 LONGEST = 2000
-"""A longer line is no requirement of a person, and a marker of that length takes long to parse."""
+"""In characters: a longer line is no person's requirement, and takes long to parse as one."""
+LONGEST_SHOWN = 80
+"""In characters: how much of a line that was not understood is shown."""
 WITH_TORCH = re.compile(
     r"(cuda-(toolkit|bindings|pathfinder|python)|nvidia-(?!ml-py|dali|modelopt|nvimgcodec|nat\b)"
     r"[a-z0-9-]+?(-cu1[0-9])?|triton|pytorch-triton(-rocm|-xpu)?)"
@@ -36,7 +38,7 @@ WITH_TORCH = re.compile(
 """Packages that torch's own wheels for Linux require in exact versions. A file made by a compiler
 lists them for the CUDA of its own machine, so they are not asked for."""
 ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
-
+"""What pip installs without an index: a repository, a URL, or a folder or file by its path."""
 
 Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock"]
 
@@ -142,12 +144,12 @@ class Ask(Record):
     is_poetry: bool = False
 
     def of(self, variant: str | None = None) -> list[Requested]:
-        """The project's own requirements, and those of one extra or group."""
+        """The project's own requirements, and those of this extra or group if one is given."""
         return [one for one in self.requests if one.variant in (None, variant)]
 
     def on_machine(self, environment: Mapping[str, str], variant: str | None = None) -> Ask:
-        """What counts on a machine with these marker variables: nothing of other extras and groups,
-        and no line whose marker excludes the machine."""
+        """What counts on a machine with these marker variables: nothing of extras and groups other
+        than `variant`, and no line whose marker excludes the machine."""
 
         def counts(one: Requested | DirectReference | Source) -> bool:
             return one.variant in (None, variant) and applies(one.marker, environment)
@@ -176,24 +178,25 @@ class Ask(Record):
     def add(
         self, line: str, place: str, variant: str | None = None, *, is_limit: bool = False
     ) -> None:
-        """Add a requirement as pip and pyproject.toml write it. A line that is none is unread."""
-        # A requirement may be followed by options of its own, such as `--hash=sha256:...`.
-        word = re.split(r"\s--[a-z]", line, maxsplit=1)[0].strip()
+        """Add a requirement or an address as pip and pyproject.toml write it; any other line is
+        unread. A requirement that `is_limit` only bounds the versions, as in pip's `-c` files."""
+        # pip allows options after a requirement, such as `--hash=sha256:...`.
+        text = re.split(r"\s--[a-z]", line, maxsplit=1)[0].strip()
         requirement = None
-        if len(word) <= LONGEST:
+        if len(text) <= LONGEST:
             with suppress(InvalidRequirement, RecursionError):
-                requirement = Requirement(word)
-        # An address with or without a name, or a line that is neither.
+                requirement = Requirement(text)
+        # `name @ https://...` is a valid requirement; an address without a name is not.
         if requirement is None or requirement.url:
-            reference = direct_reference(word, place, variant)
+            reference = direct_reference(text, place, variant)
             if reference:
                 self.direct.append(reference)
             else:
-                self.unread.append(f"{place}: {without_logins(word[:80])}")
+                self.unread.append(f"{place}: {without_logins(text[:LONGEST_SHOWN])}")
             return
         request = Requested(
             name=canonicalize_name(requirement.name),
-            text=" ".join(word.partition(";")[0].split()),
+            text=" ".join(text.partition(";")[0].split()),
             versions=str(requirement.specifier),
             place=place,
             marker=str(requirement.marker or ""),
@@ -209,9 +212,9 @@ class Ask(Record):
     def add_index(self, url: str, place: str, name: str | None = None) -> None:
         """Add an index with the backend that its URL names: torch's own and its mirrors
         (`.../whl/cu128`), and the pages of extensions (`.../whl/torch-2.4.0+cu121.html`)."""
-        label = re.search(rf"/whl/(?:nightly/|test/)?({LABEL})/?$", url[:LONGEST])
+        label = re.search(rf"/whl/(?:nightly/|test/)?({LABEL})/?$", url)
         label = label or re.search(r"[+/](cu\d{3}|cpu)(?![a-z\d])", url)
-        backend = label[1].lower() if label else None
+        backend = label[1] if label else None
         self.indexes.append(NamedIndex(url=url, place=place, name=name, backend=backend))
 
 
@@ -224,10 +227,10 @@ def applies(marker: str, environment: Mapping[str, str]) -> bool:
 
 
 def direct_reference(
-    word: str, place: str, variant: str | None = None, marker: str = ""
+    line: str, place: str, variant: str | None = None, marker: str = ""
 ) -> DirectReference | None:
     """What a line installs from an address or a folder; None if it names neither. `variant` is the
-    extra or group with the line, and `marker` one that stands beside it.
+    extra or group with the line. `marker` counts if the line has none, as in uv's sources.
 
     Projects write the torch and the CUDA of an extension into the name of its wheel:
 
@@ -235,7 +238,8 @@ def direct_reference(
     >>> direct_reference(wheel, "").torch
     '==2.9.*'
     """
-    text, _, own_marker = word.partition(" ;")
+    # A space separates the marker, because a URL may contain a `;` (PEP 508).
+    text, _, own_marker = line.partition(" ;")
     # `name @ https://...` names the package, too (PEP 508).
     named = re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*@\s*(\S.*)", text)
     address = (named[2] if named else text).strip()
@@ -245,10 +249,12 @@ def direct_reference(
         file = unquote(path).replace("\\", "/").rpartition("/")[2]
         name, version, _, _ = parse_wheel_filename(file)
     except (InvalidWheelFilename, ValueError):
+        # No wheel, but perhaps a repository or a folder, which may have extras: `.[train]`.
         if not named and not ADDRESS.fullmatch(address.split("[")[0]):
             return None
     else:
         label = version.local or ""
+        # `cu12torch2.9` or `pt25cu124` of an extension; `cu128` or `cpu` of torch's own wheel.
         series = re.search(r"(?:torch|pt)[._]?(\d)[._]?(\d{1,2})", label)
         cuda = re.search(r"cu1\d{1,2}(?!\d)|^cpu$", label)
         if name == "torch":

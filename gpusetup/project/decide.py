@@ -51,7 +51,7 @@ LAST_PATCH = 99
 
 
 class Decision(Frozen):
-    """The request that answers a project on a host, and what the user should know about it."""
+    """The wish for torch of a project on a host, and what the user should know about it."""
 
     wish: Wish
     variant: Variant | None = None
@@ -60,15 +60,14 @@ class Decision(Frozen):
 
 
 def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Decision:
-    """The request for what these files ask for on a host, together with the options of the command
-    in `wish`.
+    """The wish for what these files ask for on a host, together with the command's options, which
+    `wish` contains.
 
     Raises Unsatisfiable if no build inside the bounds fits, if the Python here is excluded, or if
     an image's own torch must stay.
     """
     environment = marker_environment(host.machine)
     chosen: Variant | None = None
-    # What counts of the files on this machine.
     requests, limits = list[Requested](), list[Requested]()
     direct, notes, preferred = list[DirectReference](), list[str](), list[tuple[str, str]]()
     for ask in asks:
@@ -78,6 +77,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
                 f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
                 hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
             )
+        # A torch or a backend that the command names decides instead of the project's extras.
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
         ask_here = ask.on_machine(environment, variant.name if variant else None)
@@ -109,6 +109,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     if wish.backend == "auto":
         wish, reason = with_preferred(wish, preferred, host, catalog)
         notes += [reason] if reason else []
+    # Without a bound, it is not the project that excludes builds, and `choose` gives the reason.
     if bounds.place:
         first_named = next((backend for backend, _ in preferred), None)
         refuse_bound(wish, bounds.place, bounds.backend or first_named, host, catalog)
@@ -121,9 +122,9 @@ def named_backends(ask: Ask, ask_here: Ask) -> Iterator[tuple[str, str]]:
     `ask_here` is what counts of the file on this machine.
 
     A wheel is built for one CUDA, so it counts most; then what the file says for torch itself, and
-    at last an index, which may be for other packages.
+    last an index, which may be for other packages.
     """
-    # An index for sources only serves the packages that name it.
+    # From an index that a source names, uv takes only the packages of such sources.
     of_sources = [source.index for source in ask.sources]
     for backend, place in (
         *((one.backend, one.place) for one in ask_here.direct),
@@ -136,7 +137,8 @@ def named_backends(ask: Ask, ask_here: Ask) -> Iterator[tuple[str, str]]:
 
 
 def notes_of(ask: Ask) -> Iterator[str]:
-    """What was left out of a file or not understood, and the torch that its image brings."""
+    """Yields a sentence each for what was left out, the torch that the image brings, every index
+    that will not be asked, and the lines that were not understood."""
     if ask.left_out:
         names = ", ".join(ask.left_out[:MOST_LISTED])
         more = ", ..." if len(ask.left_out) > MOST_LISTED else ""
@@ -153,6 +155,7 @@ def notes_of(ask: Ask) -> Iterator[str]:
     # uv itself reads the indexes of a pyproject.toml, in whose folder it runs.
     is_of_pip = ask.kind in ("requirements", "environment", "dockerfile")
     for index in ask.indexes if is_of_pip else ():
+        # The command that installs names an index of torch's itself, by the chosen backend.
         if not (index.backend or "/whl" in index.url or "pytorch" in index.url):
             shown = without_logins(index.url)
             yield f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it"
@@ -183,7 +186,8 @@ def bounds_of(
     specifiers = [*map(_without_label, of_torch), *(wheel.torch or "" for wheel in wheels)]
     torch = ",".join(dict.fromkeys(specifiers))
     companions = [(one.name, _without_label(one)) for one in bounded if one.name != "torch"]
-    if companions and not re.fullmatch(r"==[\d.]+", torch):
+    is_pin = re.fullmatch(r"==[\d.]+", torch)
+    if companions and not is_pin:
         # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
         pair = torch_of_companions(companions, torch or None, catalog)
         torch = ",".join(filter(None, (torch, pair)))
@@ -204,21 +208,20 @@ def _without_label(one: Requested) -> str:
 def with_preferred(
     wish: Wish, preferred: Sequence[tuple[str, str]], host: Host, catalog: Catalog
 ) -> tuple[Wish, str | None]:
-    """The request with the first preferred backend of which a build fits, and a note if none does.
+    """The wish with the first preferred backend of which a build fits. If none fits, the same wish
+    and why not the first; None if a build fits or none is preferred.
 
-    `preferred` are backends with the places that name them. A project's CPU index counts only where
-    no GPU would stay unused for it.
+    `preferred` are backends with the places that name them.
     """
-    # Why each backend is not taken. The first is about the one that counts most.
     reasons = []
     for backend, place in preferred:
-        # If no NVIDIA GPU was found, or it is unknown, the project may choose the CPU.
+        # Where no NVIDIA GPU would stay unused, the project may choose the CPU.
         if backend == "cpu" and host.facts.presence == "some":
             reasons.append(f"{place} names the index for the CPU, which would not use the GPU")
             continue
         names = [backend]
         if backend not in catalog.backends:
-            # A wheel for `cu12` runs with any CUDA 12, so the newest that fits is taken.
+            # A wheel for `cu12` runs with any CUDA 12, so the newest that fits is chosen.
             names = sorted(
                 (name for name in catalog.backends if name.startswith(backend)),
                 key=lambda name: parsed(cuda_of(name) or name.removeprefix("rocm")),
@@ -254,6 +257,7 @@ def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask, catalog: Catal
     if variant.name.lower() in OF_THE_GPU:
         return "auto"
     label = backend_label(variant.name)
+    # uv installs none of the conda packages, which the catalog lists too.
     of_pytorch = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     return label if label in of_pytorch or maker_of(label) else None
 
@@ -277,14 +281,14 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         torch = bounds_of(ask_here.requests, (), catalog).torch or None
         question = question_of(Wish(torch=torch, backend=backend), host, catalog)
         build = best_build(question)
-        # A build for the CPU would leave the GPU unused.
         if build is None:
             reasons.append(f"{variant.name}: {main_reason(question)}")
-        elif build.cuda or maker_of(backend) or host.facts.presence != "some":
+        # A build for the CPU would leave an NVIDIA GPU unused.
+        elif maker_of(build.backend) or host.facts.presence != "some":
             fitting.append((build, variant))
     if fitting:
-        rank = preference(question_of(Wish(), host, catalog))
-        return min(fitting, key=lambda pair: rank(pair[0]))[1]
+        sort_key = preference(question_of(Wish(), host, catalog))
+        return min(fitting, key=lambda pair: sort_key(pair[0]))[1]
     if reasons and not has_other:
         lines = ("None of the project's extras has a torch for this machine", *reasons)
         hint = f"{UNCHANGED}; `gpusetup resolve` names a build for which to add an extra"
@@ -293,7 +297,8 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
 
 
 def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, TorchBuild] | None:
-    """The newest Python that a project allows and for which a build fits, with that build."""
+    """The newest Python that a project allows (any by default) and for which a build fits, with
+    that build; None if there is none."""
     pythons = {name for build in in_scope(question) for name in build.pythons}
     for name in sorted(pythons, key=parsed, reverse=True):
         # `3.13t` is the Python without the GIL, for which few packages have wheels.
@@ -305,15 +310,13 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
 
 
 def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
-    """Raise Unsatisfiable if a project excludes the Python of the environment, with the Python that
-    it takes and the torch that comes with it."""
-    # Only the machine's own Python has a patch version; a described one has none.
+    """Raise Unsatisfiable if a project excludes the Python of the environment; the hint names a
+    Python that the project allows, and the torch for it. An unknown Python counts as allowed."""
+    # An environment.yml or an image creates the environment with the Python that it names.
+    if ask.brings_python or not ask.python or not host.facts.python:
+        return
+    # Only a Python that was read from the machine has a patch version.
     version = host.machine.python.version or host.facts.python
-    # Such a tool creates the environment with a Python that the project takes.
-    if ask.brings_python:
-        return
-    if not ask.python or not host.facts.python or not version:
-        return
     if allows_python(ask.python, version):
         return
     hint = f"{UNCHANGED}; use an environment with a Python that fits: `--python PATH`"
@@ -339,31 +342,35 @@ def allows_python(versions: str, python: str) -> bool:
         allowed = SpecifierSet(versions)
     except InvalidSpecifier:
         return True
-    # A release series also counts as its last patch release: `>=3.10.4` allows 3.10.
+    # `3.13t`, the Python without the GIL, counts as 3.13.
     numbers = python.rstrip("t")
-    whole = numbers if numbers.count(".") > 1 else f"{numbers}.{LAST_PATCH}"
-    return allowed.contains(whole, prereleases=True) or allowed.contains(numbers, prereleases=True)
+    # A release series also counts as its last patch release: `>=3.10.4` allows 3.10.
+    last = numbers if numbers.count(".") > 1 else f"{numbers}.{LAST_PATCH}"
+    return allowed.contains(last, prereleases=True) or allowed.contains(numbers, prereleases=True)
 
 
 def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if no build inside a project's bounds fits this host, with the reason and
-    the nearest that works. `place` has the bound, and `backend` is named beside it."""
+    the nearest that works. The message names `place`, which has the bound, and the project's
+    `backend` if it names one."""
     question = question_of(wish, host, catalog)
     # `choose` itself refuses a backend of AMD or Intel, and names the GPU.
     if maker_of(wish.wanted_backend) not in (None, "nvidia") or best_build(question):
         return
     # What would work instead, the nearest first: another Python, another backend, another torch.
-    torch, hints = (wish.torch or "").removeprefix("=="), [UNCHANGED]
+    hints = [UNCHANGED]
     other = newest_python(question)
     if other and other[0] != host.facts.python:
         python, build = other
         hints.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
     any_backend = replace(question.wish, backend="auto")
+    near = best_build(replace(question, wish=any_backend))
+    torch = (wish.torch or "").removeprefix("==")
     # The first version of the bound: 2.6 of `>=2.6,<2.8`.
     number = re.search(r"\d+(?:\.\d+)*", torch)
-    any_torch = replace(question, wish=replace(any_backend, torch=None))
-    near = best_build(replace(question, wish=any_backend))
-    near = near or nearest_build(number[0] if number else "0", any_torch)
+    if near is None and number:
+        any_torch = replace(question, wish=replace(any_backend, torch=None))
+        near = nearest_build(number[0], any_torch)
     if near:
         works = f"torch {near.torch} from {near.backend}"
         if not allows_torch(wish.torch, near.torch):
@@ -377,7 +384,8 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
 
 
 def keeps_image(ask: Ask) -> bool:
-    """Whether a Dockerfile builds on one of NVIDIA's images with a torch of their own."""
+    """Whether a Dockerfile builds on an image with NVIDIA's own torch, whose release the image's
+    name does not show, and installs no other torch."""
     return bool(ask.image) and not (ask.image_torch or "torch" in ask.family)
 
 
@@ -391,8 +399,8 @@ def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
 
 
 def notes_on_direct(direct: Sequence[DirectReference], machine: Snapshot) -> tuple[str, ...]:
-    """One note with the command that installs all that no index has, once torch is there; empty if
-    there is none."""
+    """One note with the command that installs these after torch, because no index has them; empty
+    if there are none."""
     if not direct:
         return ()
     words: list[str] = []
@@ -420,7 +428,8 @@ class ProjectHere(Frozen):
 
 
 def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
-    """What a project asks for, and whether the environment meets it; None without a torch."""
+    """What a project asks for, and whether the environment meets it; None if it asks for no torch
+    or companion."""
     file, machine = ask.path, host.machine
     if keeps_image(ask):
         sentence = f"{file}: the image {ask.image} brings its own torch: keep that one"
@@ -429,7 +438,7 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     try:
         decision = decide((ask,), Wish(), host, catalog)
     except Unsatisfiable as refusal:
-        # doctor changes nothing anyway, and shows what else works in the same line.
+        # doctor changes nothing anyway, and shows the hints in the same line.
         hints = [line for line in (refusal.hint or "").splitlines() if line != UNCHANGED]
         sentence = ". ".join((refusal.message.splitlines()[0], *hints))
         asks = _torch_of(ask) or file
@@ -463,7 +472,7 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
 
 
 def _torch_of(ask: Ask, variant: Variant | None = None) -> str:
-    """torch and its companions as a project asks for them, the first few; "" if it does not."""
+    """The first few lines that ask for torch or a companion, joined by commas; "" if none does."""
     lines = ask.of(variant.name if variant else None)
     names = [one.text for one in lines if one.name in FAMILY]
     names += [f"torch{one.torch}" for one in ask.direct if one.torch]

@@ -44,7 +44,7 @@ def edit_for(
 
     - this build's index: only the sources that members of torch's family lack, or nothing;
     - the index of another build: the table in its place;
-    - sources of other extras: those of the chosen one beside them;
+    - sources of other extras: those of the chosen extra in addition;
     - none of these, or only for other systems: an index, and a source for each member.
     """
     variant_name = variant.name if variant else None
@@ -52,16 +52,17 @@ def edit_for(
     url = build.index or index_url(build.backend, root)
     if ask.is_poetry:
         return _edit_of_poetry(ask, family, build, url)
-    here = ask.on_machine(marker_environment(host.machine), variant_name)
-    sources = {one.package: one.index for one in here.sources}
+    ask_here = ask.on_machine(marker_environment(host.machine), variant_name)
+    sources = {one.package: one.index for one in ask_here.sources}
     index = _index_of_torch(ask, sources.get("torch"))
     sync = ("uv", "sync", *(variant.words if variant else ()))
     if index and index.backend == build.backend:
-        # Without sources, the index serves every member already. A companion from the default
-        # index goes with this torch if that index has the same backend.
-        usual = default_backend(catalog, build.torch, build.os, build.machine)
+        # Without any source, uv takes every member from this index already.
         missing = [one for one in family if ask.sources and one not in sources]
-        if usual == build.backend or not missing:
+        # A companion without a source comes from the default index, and goes with this torch if
+        # that index has the same backend.
+        usual = default_backend(catalog, build.torch, build.os, build.machine)
+        if not missing or usual == build.backend:
             note = f"{ask.path} names {build.backend} already: no edit"
             return Edit(steps=(sync,), notes=(note,))
         rows = (f'{member} = [{{ index = "{index.name}" }}]' for member in missing)
@@ -83,24 +84,23 @@ def edit_for(
 
 def _index_of_torch(ask: Ask, source: str | None) -> NamedIndex | None:
     """The index from which a project takes torch: the one that torch's `source` names, or, without
-    sources, the first for a backend, which in uv serves all packages, torch too."""
-    for index in ask.indexes:
-        if index.name and index.name == source:
-            return index
-    indexes = () if ask.sources else ask.indexes
-    return next((index for index in indexes if index.backend), None)
+    any sources, the first for a backend, from which uv takes all packages. None if there is none.
+    """
+    if ask.sources:
+        return next((index for index in ask.indexes if source and index.name == source), None)
+    return next((index for index in ask.indexes if index.backend), None)
 
 
 def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
     """The edit for Poetry, whose sources are named at the dependencies themselves
-    (https://python-poetry.org/docs/repositories/#explicit-package-sources). The sources at the
-    dependencies are not read, only the tables `[[tool.poetry.source]]`."""
+    (https://python-poetry.org/docs/repositories/#explicit-package-sources). The `indexes` that are
+    read from such a project are its tables `[[tool.poetry.source]]`."""
     install = ("poetry", "install")
     source = next((index for index in ask.indexes if index.backend), None)
     if source and source.backend == build.backend:
         note = f"{ask.path} names {build.backend} already: no edit"
         return Edit(steps=(install,), notes=(note,))
-    # Dependencies may name the source that is there, so the table in its place keeps its name.
+    # Dependencies may name the source that is there, so the new table keeps its name.
     name = (source.name if source else None) or index_name(build.backend)
     table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
     note = (
@@ -123,17 +123,16 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 
 def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
     """The TOML lines that make uv install these packages from torch's index, where it has them."""
-    # The systems for which the index has the build: its own, and those of the catalog, whose rows
-    # are for NVIDIA's GPUs and the CPU.
+    # The systems for which the index has the build: the build's own, because the catalog's rows
+    # have no builds for AMD's and Intel's GPUs, and those of the rows.
     marker = " or ".join(
-        marker
-        for system, marker in SYSTEMS.items()
+        marker_of_system
+        for system, marker_of_system in SYSTEMS.items()
         if system == build.os or catalog.row_of(build.torch, build.backend, system, "x86_64")
     )
     lines = index_lines("pytorch", url, build.backend)
     if "explicit = true" not in lines:
-        # Without this limit, uv would look for torch on this index for other platforms too, which
-        # have no such build.
+        # uv reads an index that is not explicit for every platform, also those that lack the build.
         lines = ["[tool.uv]", f'environments = ["{marker}"]', "", *lines]
     rows = (f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]' for name in names)
     return [*lines, "", SOURCES, *rows]
@@ -187,23 +186,24 @@ def edit_of_variants(
     then `pinned` in each. `chosen` is the one for this machine."""
     lines = _lines_of_variants(backends, family, root)
     notes = [*notes_on_tables(ask, lines)]
-    if ask.family:
+    if ask.sources:
+        # Other extras have such tables already, so this one only adds a row to each, and torch
+        # among the project's own dependencies is as it was.
+        notes = ["the file has the list `torch` of sources already: add the row to it"]
+    elif ask.family:
         notes.append(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
-    # With sources, other extras have such tables already, so this one only adds a row to each, and
-    # torch among the project's own dependencies is as it was.
-    if ask.sources:
-        notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in backends)
     notes.append(f"`uv sync` installs one of them: {options}")
     steps = []
-    for variant in backends if pinned else ():
-        option = "--optional" if variant.kind == "extra" else "--group"
-        versions = pinned.family(variant.family) if pinned else {}
-        exact = (f"{name}=={version}" for name, version in versions.items())
-        steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
+    if pinned:
+        for variant in backends:
+            option = "--optional" if variant.kind == "extra" else "--group"
+            versions = pinned.family(variant.family).items()
+            exact = (f"{name}=={version}" for name, version in versions)
+            steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
     steps.append(("uv", "sync", *chosen.words))
     return Edit(lines=tuple(lines), steps=tuple(steps), notes=tuple(notes))
 
@@ -219,7 +219,7 @@ def _lines_of_variants(
         lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
     for backend in dict.fromkeys(backends.values()):
         lines += [*index_lines(index_name(backend), index_url(backend, root), backend), ""]
-    # A Mac takes torch from the default index, because the others lack it.
+    # A Mac takes torch from the default index, because the indexes for GPUs have none for it.
     marker = " or ".join(SYSTEMS.values())
     lines.append(SOURCES)
     for member in named_family([*family, *(name for one in backends for name in one.family)]):

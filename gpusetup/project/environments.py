@@ -11,7 +11,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
-from gpusetup.project.ask import MOST_BYTES, Ask
+from gpusetup.project.ask import LONGEST, LONGEST_SHOWN, MOST_BYTES, Ask
 from gpusetup.project.requirements import SHORT_NAMES, add_line, lines_of, option_of
 
 TORCH_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch"}
@@ -27,6 +27,7 @@ SPEC = re.compile(
 
 def add_environment(ask: Ask) -> None:
     """Add what an environment.yml asks for. Raises BadInput if it is no YAML, or lists nothing."""
+    # Loading the YAML parser is slow, and few projects have such a file.
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -34,6 +35,7 @@ def add_environment(ask: Ask) -> None:
     try:
         document = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError) as problem:
+        # The parser's message quotes the file's lines, which may be long.
         raise BadInput(f"{ask.path} is not valid YAML: {str(problem)[:200]}") from problem
     listed = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -52,18 +54,18 @@ def add_spec(ask: Ask, text: str, file: str) -> None:
 
     Only torch, its family, Python and what chooses CUDA matter: conda installs the rest itself.
     """
-    spec = SPEC.fullmatch(text.strip()[:500])
+    spec = SPEC.fullmatch(text.strip()[:LONGEST])
     if not spec:
         return
-    name, versions = spec["name"].lower(), spec["versions"] or ""
-    name = TORCH_NAMES.get(name, name)
-    # Python's minor version has two digits, CUDA's has one.
+    conda_name, versions = spec["name"].lower(), spec["versions"] or ""
+    name = TORCH_NAMES.get(conda_name, conda_name)
     number = re.search(r"(\d{1,2})\.(\d{1,2})", versions)
     if name == "python":
         ask.python = number[0] if number else None
     elif name == "cpuonly":
         ask.backend = "cpu"
     elif name in CUDA_NAMES and number:
+        # A label has one digit of the minor version: `cu128` of 12.8.
         ask.backend = f"cu{number[1]}{number[2][0]}"
     elif name in FAMILY:
         # `=2.1` of conda means any 2.1 release, and `==2.1.2`, `=2.1.2` or `2.1.2` that release.
@@ -126,7 +128,7 @@ def add_dockerfile(ask: Ask) -> None:
                 installs = INSTALLS.search(command.strip()[:LONGEST_COMMAND])
                 if installs:
                     add_command(ask, installs, place)
-    # The image's torch counts as the project's bound, unless a line installs another.
+    # The image's torch is the project's bound, unless a line installs another.
     if ask.image_torch and not any(one.name == "torch" for one in ask.requests):
         ask.add(f"torch=={ask.image_torch}", f"{file}, the image {ask.image}")
         cuda = re.search(r"cuda(\d+)\.(\d)", ask.image or "")
@@ -154,26 +156,28 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
     text = installs["conda"] or installs["pip"] or ""
     try:
         words = iter(shlex.split(text))
-    except ValueError:
-        ask.unread.append(f"{place}: {text[:80]}")
+    except ValueError:  # a quote that is not closed
+        ask.unread.append(f"{place}: {text[:LONGEST_SHOWN]}")
         return
     folder = Path(ask.path).parent
     for option, value in options_and_packages(words):
-        if installs["conda"] is not None:
+        if installs["conda"]:
             # No option of conda names a package: `-c` is a channel, where pip's is a constraint.
-            if option is None:
+            if not option:
                 add_spec(ask, value, place)
-        elif option in (None, "-r", "-c", "-i", "-f", "-e"):
+        elif option in ("-r", "-c"):
+            # A file's path inside the image differs from its path here, but its name does not.
             file = value.lstrip("/")
-            # The path inside the image differs from the one beside the Dockerfile, the name does
-            # not.
-            if option in ("-r", "-c"):
-                value = file if (folder / file).is_file() else Path(file).name
-            add_line(ask, option or "", value, place, folder)
+            here = file if (folder / file).is_file() else Path(file).name
+            add_line(ask, option, here, place, folder)
+        # The other options, such as `--target`, do not say what is installed.
+        elif option in ("", "-i", "-f", "-e"):
+            add_line(ask, option, value, place, folder)
 
 
-def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str]]:
-    """Yields each option with its value, by pip's short name, and each package with None."""
+def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Yields each option that has a value, by pip's short name, with it, and each package with ""
+    as its option. Flags are skipped."""
     for word in words:
         short = SHORT_OPTION.fullmatch(word)
         name, equal, value = word.partition("=")
@@ -182,4 +186,4 @@ def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str
         elif name in LONG_OPTIONS:
             yield SHORT_NAMES.get(name, name), value if equal else next(words, "")
         elif not word.startswith("-"):
-            yield None, word
+            yield "", word

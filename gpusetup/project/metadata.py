@@ -42,8 +42,7 @@ def add_pyproject(ask: Ask) -> None:
     ask.python = text_in(project, "requires-python")
     ask.has_project = bool(project)
     ask.is_poetry = bool(poetry) and "dependencies" not in project
-    # TOML allows each table only once, so the lines that are added later must not repeat these. The
-    # file has no `[tool.uv]` of its own if it only has `[[tool.uv.index]]` and `[tool.uv.sources]`.
+    # A file that only has `[[tool.uv.index]]` and `[tool.uv.sources]` contains no `[tool.uv]`.
     has_uv_settings = bool(uv.keys() - {"index", "sources"})
     ask.tables += ["[tool.uv]"] if has_uv_settings else []
     ask.tables += ["[tool.uv.sources]"] if "sources" in uv else []
@@ -52,12 +51,13 @@ def add_pyproject(ask: Ask) -> None:
     groups = table(document, "dependency-groups")
     for kind, lists in (("extra", extras), ("group", groups)):
         for variant, requirements in lists.items():
+            # A name becomes part of commands that are shown, and a stranger may have chosen it.
             if re.fullmatch(VARIANT_NAME, variant):
                 # uv installs the group `dev` with the project itself.
                 chosen_by = None if (kind, variant) == ("group", "dev") else variant
-                first_of_list = len(ask.requests)
+                count_before = len(ask.requests)
                 add_list(ask, requirements, f"{name}, {kind} {variant}", chosen_by)
-                family = named_family(one.name for one in ask.requests[first_of_list:])
+                family = named_family(one.name for one in ask.requests[count_before:])
                 if family and chosen_by:
                     ask.variants.append(Variant(name=variant, kind=kind, family=family))  # type: ignore[arg-type]
     add_list(ask, uv.get("dev-dependencies"), f"{name}, [tool.uv] dev-dependencies")
@@ -81,8 +81,8 @@ def add_list(ask: Ask, requirements: object, place: str, variant: str | None = N
 
 
 def add_uv(ask: Ask, uv: Mapping[str, Any]) -> None:
-    """Add uv's indexes and sources. A package with an address of its own (a git repository, a URL,
-    a folder) is not asked from an index, unless it is torch or a companion."""
+    """Add uv's indexes and sources. A package with its own address (a git repository, a URL, a
+    folder) is not asked from an index, unless it is torch or a companion."""
     place = f"{Path(ask.path).name}, [tool.uv]"
     for row in list_in(uv, "index"):
         if isinstance(row, dict) and isinstance(row.get("url"), str):
@@ -127,6 +127,7 @@ def add_poetry(ask: Ask, poetry: Mapping[str, Any]) -> None:
             if package == "python":
                 ask.python = ask.python or specifier_of_poetry(str(value))
                 continue
+            # One row for each platform, if they differ; a row is often only a version.
             for row in value if isinstance(value, list) else [value]:
                 spec = row if isinstance(row, dict) else {"version": row}
                 address = address_in(spec)
@@ -183,7 +184,7 @@ def add_setup_cfg(ask: Ask) -> None:
 
 
 def add_setup_py(ask: Ask) -> None:
-    """Add what the call of `setup()` in a setup.py asks for, as far as it stands there in words.
+    """Add what the call of `setup()` in a setup.py asks for, as far as it is written out there.
     Raises SyntaxError, ValueError, RecursionError or MemoryError if it is no Python."""
     tree = ast.parse(named_file.read_text(ask.path, MOST_BYTES))
     place = f"{Path(ask.path).name}, install_requires"
@@ -229,14 +230,17 @@ def add_lock(ask: Ask) -> None:
     ask.python = text_in(document, "requires-python")
     # uv and Poetry call their list `package`, PEP 751 calls it `packages`.
     for row in (*list_in(document, "package"), *list_in(document, "packages")):
-        version = text_in(row, "version") if isinstance(row, dict) else None
-        source = table(row, "source") if version else {}
-        # The project itself and its workspace stand in the lock, too.
+        if not isinstance(row, dict):
+            continue
+        package, version = str(row.get("name")), text_in(row, "version")
+        source = table(row, "source")
+        # The lock also lists the project itself and its workspace.
         if version is None or "editable" in source or "virtual" in source:
             continue
-        ask.add(f"{row.get('name')}=={version}", f"{name}, {row.get('name')}")
+        ask.add(f"{package}=={version}", f"{name}, {package}")
         url = text_in(source, "registry") or text_in(row, "index")
-        if url and named_family([str(row.get("name"))]) and url not in [i.url for i in ask.indexes]:
+        # Only the index of torch's family shows a backend.
+        if url and named_family([package]) and url not in [one.url for one in ask.indexes]:
             ask.add_index(url, name)
 
 
@@ -262,6 +266,6 @@ def text_in(document: Mapping[str, Any], name: str) -> str | None:
 
 
 def address_in(row: Mapping[str, Any]) -> str | None:
-    """Where a package comes from if not from an index, for uv as for Poetry."""
+    """Where uv or Poetry takes a package from: a repository, a URL or a path; None for an index."""
     git = text_in(row, "git")
     return f"git+{git}" if git else text_in(row, "url") or text_in(row, "path")

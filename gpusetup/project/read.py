@@ -39,8 +39,7 @@ def read_ask(path: str) -> Ask:
         raise BadInput(f"{path} cannot be read: {first_line}") from problem
     if ask.kind != "pyproject" or ask.requests or ask.is_poetry:
         return ask
-    # A pyproject.toml that lists no dependencies only configures tools, or setuptools reads the
-    # setup.cfg or setup.py beside it.
+    # Without dependencies here, setuptools may read them from one of these files.
     for file in (Path(path).parent / name for name in ("setup.cfg", "setup.py")):
         if named_file.is_there(file):
             setup = read_ask(str(file))
@@ -56,8 +55,9 @@ def read_ask(path: str) -> Ask:
 
 
 def ask_of_folder(folder: str = ".") -> Ask | None:
-    """What the project in a folder asks for: the first of its files that names torch, otherwise the
-    first that lists packages. None if there is none; a file that cannot be read does not count."""
+    """What the project in a folder asks for: what the first of its files that names torch says,
+    otherwise the first that lists packages. None if none does; one that cannot be read is skipped.
+    """
     first: Ask | None = None
     for name in OF_A_FOLDER:
         path = Path(folder, name)

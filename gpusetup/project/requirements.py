@@ -21,6 +21,7 @@ OPTION = re.compile(
     r"(?P<short>-[ricef])(?![a-z-])[ \t=]*(?P<after_short>.*)"
     r"|(?P<long>--[a-z-]+)(?:[ \t=]+(?P<after_long>.*))?"
 )
+"""An option and its value: `-r dev.txt`, `-rdev.txt` or `--requirement=dev.txt`."""
 SHORT_NAMES = {
     "--requirement": "-r",
     "--constraint": "-c",
@@ -39,10 +40,11 @@ WITHOUT_EFFECT = (
 
 
 def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False) -> None:
-    """Add what a requirements file asks for, with the files that it names.
+    """Add what a requirements file asks for, with the files that it names; `is_limit` if it is a
+    file of `-c`.
 
-    `named_by` is the place that names it. A file that is missing is then only unread; without a
-    place, this raises BadInput.
+    `named_by` is the place that names it. If the file cannot be read, it then only counts as
+    unread; without a place, this raises BadInput.
     """
     try:
         whole_path = os.path.realpath(file)
@@ -60,8 +62,8 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
         return
     name = os.path.relpath(file, Path(ask.path).parent)
     for number, line in lines_of(text):
-        word, place = re.sub(r"\s#.*", "", line), f"{name}, line {number}"
-        add_line(ask, *option_of(word), place, file.parent, is_limit=is_limit)
+        option, value = option_of(re.sub(r"\s#.*", "", line))
+        add_line(ask, option, value, f"{name}, line {number}", file.parent, is_limit=is_limit)
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
@@ -102,7 +104,7 @@ def add_line(
     ask: Ask, option: str, value: str, place: str, folder: Path, *, is_limit: bool = False
 ) -> None:
     """Add what a line asks for: a requirement (`option` is ""), or the value of one of pip's
-    options. Files that it names are in `folder`."""
+    options. Paths in it are relative to `folder`."""
     if not option:
         ask.add(value, place, is_limit=is_limit)
     elif option in ("-r", "-c") and "://" in value:
