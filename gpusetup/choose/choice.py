@@ -60,8 +60,8 @@ class Choice(Frozen):
 
 def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
     """The URL of the folder on torch's index, or on its mirror with this root, that has a build;
-    None if no index is known to have it."""
-    # The catalog has the Pythons of each build. A vendor's or a nightly build is not in it.
+    None for a conda package, and if no index is known to have it."""
+    # A build without Pythons is not in the catalog: a vendor's or a nightly one.
     if build is None or build.channel != "pytorch" or not build.pythons:
         return None
     return build.index or index_url(build.backend, root)
@@ -76,12 +76,9 @@ def loses_gpu_support(installed: str | None, chosen: str | None) -> bool:
     >>> loses_gpu_support("unknown", "cpu"), loses_gpu_support("unknown", "cu130")
     (True, False)
     """
-    maker, new_maker = maker_of(installed), maker_of(chosen)
     # It is unknown which maker's GPUs the installed torch supports, but a CPU build certainly
     # supports none.
     if installed == UNREAD:
-        return new_maker is None
-    # A CPU build supports no maker's GPUs, so none can lose support.
-    if maker is None:
-        return False
-    return new_maker != maker
+        return maker_of(chosen) is None
+    # An installed CPU build has no maker, so no GPU can lose support.
+    return maker_of(installed) not in (None, maker_of(chosen))

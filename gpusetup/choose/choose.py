@@ -90,13 +90,14 @@ def choose_with_packages(
     wish = replace(wish, packages=packages)
     question = replace(question, wish=wish)
     choice = choose_torch(wish, host, catalog)
-    # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
-    # known to have it.
-    is_on_an_index = choice.installs_torch or choice.build is None or bool(choice.build.pythons)
+    # No index is known to have a nightly or a vendor's build, which has no `pythons`. If such a
+    # torch stays, the index cannot be asked what goes with it.
+    staying = None if choice.installs_torch else choice.build
+    is_on_no_index = staying is not None and not staying.pythons
     package_set = None
     if wish.words and wish.offline:
         package_set = set_by_table(question)
-    elif wish.words and is_on_an_index and index is not None:
+    elif wish.words and index is not None and not is_on_no_index:
         leaves_unused = not choice.installs_torch and leaves_gpu_unused(wish, host, catalog)
         # Packages that bring torch need it on the GPU, so its CPU build does not stay.
         if leaves_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
@@ -113,8 +114,7 @@ def choose_with_packages(
 
 
 def leaves_gpu_unused(wish: Wish, host: Host, catalog: Catalog) -> bool:
-    """Whether the installed torch is a CPU build, although there is a GPU that a project's packages
-    may need."""
+    """Whether a project's packages may need a GPU that is here, but torch is a CPU build."""
     # Packages that a user typed never replace a torch unasked.
     if not wish.from_project or host.facts.presence != "some" or wish.wanted_backend == "cpu":
         return False
@@ -130,16 +130,15 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
     wish, torch_alone, build = question.wish, choice.build, package_set.build
     # A package that is built from source, or left to the installer, is installed after the set.
     packages = tuple(word for word in wish.packages if name_of(word) not in package_set.left_out)
-    is_same = keeps_installed = False
+    keeps_installed = torch_alone is not None and not choice.installs_torch
+    is_same = False
     if torch_alone is not None:
         is_same = (torch_alone.torch, torch_alone.backend) == (build.torch, build.backend)
-        keeps_installed = not choice.installs_torch
     if keeps_installed and is_same:
-        wish = replace(choice.wish, packages=packages)
-        return replace(choice, wish=wish, notes_on_packages=package_set.notes)
+        kept_wish = replace(choice.wish, packages=packages)
+        return replace(choice, wish=kept_wish, notes_on_packages=package_set.notes)
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
-    # now: `change_of` refuses that only if no backend is named. With `upgrade`, a newer build could
-    # be chosen instead.
+    # now: `change_of` refuses that only if no backend is named. `upgrade` could choose a newer one.
     installed = choice.installed
     leaves_gpus = installed is not None and loses_gpu_support(installed.backend, build.backend)
     exact = replace(
@@ -150,12 +149,13 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
         packages=packages,
     )
     changed = least_change(exact, question.host, question.catalog)
-    reason = package_set.why_older or changed.reason
     if is_same:
         reason = choice.reason
     elif keeps_installed:
         version = question.host.machine.torch.version
         reason = f"with torch {version} {' and '.join(wish.packages)} would be old, or missing"
+    else:
+        reason = package_set.why_older or changed.reason
     companions = {
         package.name: public_version(package.version)
         for package in package_set.packages
@@ -197,11 +197,11 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     kinds = {event.kind for event in machine.events}
     cuda = wanted.cuda
     # If the report shows no torch, extensions need one for the CUDA version of their toolkit.
-    if not version and "cuda-toolkit-mismatch-extension-build" in kinds:
-        cuda = cuda or machine.toolkit.nvcc
+    if cuda is None and not version and "cuda-toolkit-mismatch-extension-build" in kinds:
+        cuda = machine.toolkit.nvcc
     # For example, `12.4` becomes `cu124`.
-    backend = wanted.backend or (f"cu{cuda.replace('.', '')}" if cuda else "auto")
-    backend = backend if backend in catalog.backends else "auto"
+    label = wanted.backend or (f"cu{cuda.replace('.', '')}" if cuda else None)
+    backend = label if label in catalog.backends else "auto"
     if machine.origin != "report":
         yield Wish(torch=wanted.torch, backend=backend)
         return
@@ -263,7 +263,8 @@ def change_of(
     build = choice.build
     if build is None:
         return replace(choice, action="nothing")
-    # A user who names a backend accepts that the current GPU maker loses support.
+    # A user who names a backend accepts that the current GPU maker loses support, and AMD's or
+    # Intel's builds (`maker`) are only chosen for such a GPU or such a backend.
     is_requested = question.maker is not None or wish.wanted_backend != "auto"
     if loses_gpu_support(installed.backend, build.backend) and not is_requested:
         return unrequested_loss(installed, choice, question, wish, machine)
@@ -348,7 +349,7 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
         return None
     if torch is not None and choice.installs_torch:
         # Several bounds of a project (`>=2.1,<2.6`) include those that its companions imply, so
-        # they stand in no file as they are.
+        # no file asks for them in these words.
         if choice.wish.from_project and "," in torch:
             return "it is inside the bounds of the project's files"
         return f"asked for: {torch}"

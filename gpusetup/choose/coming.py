@@ -36,8 +36,7 @@ class Changes(Frozen):
     @property
     def is_empty(self) -> bool:
         """Whether everything that was requested is already installed."""
-        # `reinstalled` and `pinned` do not count: without a new torch or another package there is
-        # nothing to install.
+        # `reinstalled` and `pinned` packages only go along with the others.
         return not (self.family or self.packages or self.on_torch_index)
 
 
@@ -66,13 +65,14 @@ def changes_for(choice: Choice, host: Host, catalog: Catalog) -> Changes:
 
 
 def _with_new_torch(requested: Changes, choice: Choice, host: Host) -> Changes:
-    """The requested packages together with torch and what changes with it."""
+    """The requested packages together with torch, the companions that are installed or wanted, and
+    the installed packages that only work with another torch."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that changes has a build"
     members = {*installed_family(machine), *wanted_family(choice, host)}
     reinstalled = [*dependents_to_reinstall(machine, build)]
     numpy = installed_packages(machine).get("numpy")
-    # A constraint does not make an installer replace a numpy that is already installed.
+    # Pinning numpy in a constraint would not make an installer replace the one that is there.
     if numpy and not works_with_numpy(build.torch, numpy.version):
         reinstalled.append(NUMPY_1)
     family = tuple(name for name in FAMILY if name in members)
@@ -94,7 +94,7 @@ def _with_same_torch(requested: Changes, choice: Choice, host: Host, catalog: Ca
         if wish.is_about_torch or name in wish.family
     ]
     # For a nightly or a self-compiled torch, no index is known to have companions. That is an error
-    # only for a companion that the user asked for.
+    # only for one that is missing, because it is then wanted, or that the user asked for.
     versions = build.family()
     for name in (*missing, *to_repair):
         if name not in versions and (name in missing or name in wish.family):
@@ -122,8 +122,8 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
-    """The newest build, which `install --upgrade` would install; None for another maker's GPUs.
-    `root` is the root URL of torch's index or a mirror, without a login."""
+    """The newest build, which `install --upgrade` would install; None if none fits, or if it is for
+    another maker's GPUs. `root` is the URL of torch's index or a mirror, without a login."""
     newest, installed = choice.newest, choice.installed
     build = newest.build if newest else None
     if build is None or (installed and loses_gpu_support(installed.backend, build.backend)):
@@ -156,19 +156,16 @@ def new_folder(machine: Snapshot) -> str:
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     """The options for `install --venv DIR` that install the recommended torch and companions; empty
-    if no known index has the build.
-
-    Without options, a new environment would get the newest torch and none of the companions of this
-    environment.
+    if no known index has the build, or if it is the newest and this environment has no companions.
     """
     build, wish = choice.build, choice.wish
-    # An installed build without Pythons is in no index that is known.
+    # A build without Pythons is in no index that is known.
     if build is None or not build.pythons:
         return ()
     companions = tuple(name for name in installed_family(machine)[1:] if name in build.family())
     if choice.action == "refused" or wish.names_build or wish.installer != "auto":
         return ("--torch", build.torch, "--backend", build.backend, *companions)
-    # A new environment gets the newest torch without any option.
+    # Without options, a new environment gets the newest torch, but no companions.
     if choice.action in ("first", "newest", "upgrade"):
         return companions
     return ("--torch", build.torch, *companions)

@@ -38,8 +38,7 @@ def shown_installer(machine: Snapshot) -> str:
         return "uv"
     if installed_by in ("uv", "pip", "conda"):
         return installed_by
-    # conda's torch has no label. Installing it over pip's torch, or over an unknown one, would mix
-    # the two.
+    # conda's torch has no label. Installed over pip's torch, or an unknown one, it would mix both.
     is_unlabelled = torch.version is not None and "+" not in torch.version
     if manager == "conda" and machine.origin == "report" and not is_unlabelled:
         return "pip"
@@ -87,11 +86,11 @@ def steps_of_wheels(
     for name, version in family.items():
         # On aarch64, older companions have no label and newer ones do. A requirement without a
         # label matches both. So such a package is reinstalled, because otherwise an installed CPU
-        # build would satisfy the requirement. The same holds for an index without labels.
+        # build would satisfy the requirement. An index without labels has no `labelled` builds.
         is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")
-        # With "again", files of the same version are missing.
+        # "again": files of the same version are missing.
         if choice.action == "again" or not is_labelled:
             reinstalled.append(name)
     exact += requirements_on_torch_index(choice)
@@ -108,8 +107,8 @@ def steps_of_wheels(
         reinstall = ("--force-reinstall",) if reinstalled else ()
         from_torch_index = (*reinstall, "--index-url", url)
     # torch by itself neither installs numpy nor needs it.
-    is_torch_alone = {*family} <= {"torch"} and not other_packages
-    limits = () if is_torch_alone else numpy_limits(build.torch)
+    needs_numpy = other_packages or any(name != "torch" for name in family)
+    limits = numpy_limits(build.torch) if needs_numpy else ()
     # Torch's packages are named again, so that the other packages cannot replace them, and so that
     # what torch requires is installed.
     rest = Step(argv=(*install, *exact, *other_packages, *limits))
@@ -172,13 +171,11 @@ def steps_of_conda(
         if build.os == "linux":
             specs.append(MKL)
     else:
-        # Plain `pytorch` becomes a CPU build if no GPU is visible.
         metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
         specs = [f"{metapackage}={build.torch}", *companions]
         if build.cuda:
             specs.append(f"cuda-version={build.cuda}")
-    # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
-    # does not.
+    # Only conda-forge's torch declares which numpy it needs.
     limits = numpy_limits(build.torch) if build.channel == "conda-pytorch" else ()
     options = ["--override-channels"]
     for channel in CHANNELS[build.channel]:
@@ -196,14 +193,14 @@ def steps_of_conda(
 
 
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
-    """The name of the conda environment to create; None if the active one is to be used.
+    """The name of the conda environment to create, by default `torch`; None to use the active one.
 
     torch does not belong in conda's base environment, because conda itself runs there. One broken
     package in it can break conda.
     """
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
         return name or NEW_NAME
-    # conda's installers name the folder of the base environment so.
+    # The base environment is in a folder that conda's installers call `miniconda3`, for example.
     folder = re.split(r"[/\\]", machine.python.prefix.rstrip("/\\"))[-1].lower()
     of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
     return NEW_NAME if re.fullmatch(of_conda, folder) else None

@@ -130,8 +130,8 @@ def why_row_differs(
     if not is_for_torch(row, build):
         return f"{releases} needs torch{row.torch} ({row.source})"
     default_major = usual_major(catalog, build)
-    differs = build.cuda_major != default_major
-    if of_torch_index and project.on_torch_index and differs:
+    # A package for the default CUDA version comes from the default index, so it is compared.
+    if of_torch_index and project.on_torch_index and build.cuda_major != default_major:
         return None
     if has_cuda(project, row, build.cuda_major, default_major):
         return None
@@ -142,15 +142,14 @@ def why_row_differs(
 
 
 def why_release_differs(name: str, version: str, build: TorchBuild, catalog: Catalog) -> str | None:
-    """The reason why one release of a package on the default index does not work with a build; None
-    if none is known."""
+    """The reason why a release on the default index does not work with a build; None if unknown."""
     project = companion_table().project(name)
     row = row_of(project, version) if project else None
     if project is None or row is None:
         return None
     # With this version in the row, the reason names only this release.
-    row = replace(row, versions=f"=={version}")
-    return why_row_differs(project, row, build, catalog, of_torch_index=False)
+    of_release = replace(row, versions=f"=={version}")
+    return why_row_differs(project, of_release, build, catalog, of_torch_index=False)
 
 
 def names_on_torch_index(
@@ -165,7 +164,7 @@ def names_on_torch_index(
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package has no release for this platform or these GPUs."""
+    """The reason why a package has no release for this platform or these GPUs; None if it has."""
     platform, platforms = f"{build.os}-{build.machine}", project.on.split()
     if platform not in platforms:
         return f"{project.name} has no build for {platform} (only {', '.join(platforms)})"
@@ -173,7 +172,7 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package cannot compute on these GPUs, even if it is built from source."""
+    """The reason why even a package built from source cannot compute on these GPUs, if any."""
     # On a Mac, packages that need a GPU use Apple's.
     if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} needs an NVIDIA GPU, and this machine has none"
@@ -192,8 +191,7 @@ NUMPY_1, FIRST_FOR_NUMPY_2 = "numpy<2", "2.3.0"
 
 
 def numpy_limits(torch: str) -> tuple[str, ...]:
-    """`numpy<2` for a torch that was built before numpy 2, whose wheels do not declare it; empty if
-    any numpy works."""
+    """`numpy<2` for a torch that was built before numpy 2 (its wheels do not declare it), or ()."""
     is_older = parsed(torch.partition("+")[0]) < parsed(FIRST_FOR_NUMPY_2)
     return (NUMPY_1,) if is_older else ()
 
@@ -235,8 +233,7 @@ def limit_of(
             oldest_too_new = row
     if oldest_too_new is None:
         return None
-    # A row without a first release (`<0.19`) is about all older ones, so that no release (`<0`) is
-    # left.
+    # A row without a first release (`<0.19`) is about all older ones: none is left, so `<0`.
     first_release = re.match(r"[>=]=([\w.]+?)(?:\.\*|,|$)", oldest_too_new.versions)
     return f"{project.name}<{first_release[1] if first_release else 0}"
 
@@ -255,13 +252,12 @@ def mismatched_companions(
         if package is None:
             continue
         fits = serves_torch(catalog, name, package.version, torch)
-        # If the backend of torch is unknown, the two cannot be compared.
+        # If the backend of torch is unknown, it cannot be compared with the companion's.
         if backend and backend != UNREAD and fits is not False:
-            platform: str | None = f"{machine.os.family}-{machine.os.machine}"
-            # The platform tells the CUDA version of the default index's wheel, but not of a
-            # conda package.
-            if package.installer == "conda":
-                platform = None
+            # The platform tells the CUDA version of a wheel without a label, from the default
+            # index, but not that of a conda package.
+            is_wheel = package.installer != "conda"
+            platform = f"{machine.os.family}-{machine.os.machine}" if is_wheel else None
             fits = serves_backend(catalog, name, package.version, backend, platform)
         # None means that it is unknown whether they match.
         if fits is False:
@@ -271,7 +267,7 @@ def mismatched_companions(
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
-    new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
+    packages, new_torch = installed_packages(machine), f"torch {build.torch} ({build.backend})"
     for name, requirement in conflicts(machine, build).items():
         stays = "it stays, and may fail"
         if may_have_release(packages[name]):

@@ -20,8 +20,7 @@ from gpusetup.model.versions import parsed
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """All reasons why a build that the request allows does not fit, separated by `; `; None if it
-    fits."""
+    """All reasons why a build that was asked for does not fit, joined by `; `; None if it fits."""
     return "; ".join(_reasons_against(build, question)) or None
 
 
@@ -80,19 +79,20 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     # A CPU build needs no driver, and an unknown driver excludes no build.
     if cuda is None or not (host.driver or host.driver_cuda):
         return None
-    # With cuda-compat, on a Jetson, and for a CUDA that is newer than the catalog, the driver's
-    # version number does not tell which CUDA version it supports. So what it reports decides.
-    has_floor = build.driver_floor is not None
-    if (host.trusts_cuda and host.driver_cuda) or not has_floor:
+    # With cuda-compat, on a Jetson, and for a CUDA that is newer than the catalog (no floor), the
+    # driver's version number does not tell which CUDA version it supports. So what it reports
+    # decides, and also if the version number itself is unknown.
+    floor, version = build.driver_floor, host.driver
+    if floor is None or version is None or (host.trusts_cuda and host.driver_cuda):
         if host.driver_cuda is None or driver_runs(cuda, host.driver_cuda):
             return None
         if host.jetpack:
             found = f"{host.jetpack.name} (CUDA {host.driver_cuda})"
             return f"needs a JetPack for CUDA {cuda}, found {found}"
         return f"needs a driver for CUDA {cuda}, found one for {host.driver_cuda}"
-    if host.driver is None or parsed(host.driver) >= parsed(build.driver_floor or "0"):
+    if parsed(version) >= parsed(floor):
         return None
-    return f"needs NVIDIA driver {build.driver_floor}, found {host.driver}"
+    return f"needs NVIDIA driver {floor}, found {version}"
 
 
 def _unmet_by_driver_or_jetson(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
@@ -123,7 +123,7 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     """The reason if the build has no kernels for one of the GPUs."""
     host, maker, gpus = question.host, question.maker, question.maker_gpus
     if maker:
-        # A GPU that none of the maker's builds serves is a reason against this one, too.
+        # A GPU that none of the maker's builds supports is a reason against this one, too.
         for_no_build = why_no_builds(maker, gpus, in_scope(question), question.platform)
         for_this_build = (why_no_kernels(build, gpu) for gpu in gpus)
         return next(filter(None, (*for_no_build, *for_this_build)), None)
@@ -145,11 +145,9 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
 
 
 def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason against a CUDA build if there is no NVIDIA GPU, and against a CPU build if there
-    may be one."""
+    """The reason against a CUDA build without an NVIDIA GPU, or a CPU build if there may be one."""
     host = question.host
-    # A backend that is named is accepted, because images are often built on a host without the GPU
-    # on which they will run.
+    # A backend that is named is accepted, because images are often built on a host without a GPU.
     if build.cuda and host.presence == "none" and question.backend != build.backend:
         return "needs an NVIDIA GPU, and none was found; `--backend NAME` chooses the build anyway"
     # macOS has only one build of each torch, which uses Apple's GPU.
@@ -266,6 +264,7 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
         if driver_cuda is None:
             floor, assumed = build.driver_floor, question.host.assumed_driver
             needs_newer_branch = False
+            # A CPU build has no floor, and for a Jetson no driver is assumed.
             if floor and assumed:
                 needs_newer_branch = parsed(floor).major > parsed(assumed).major
             is_before_ampere = 0 < major < FIRST_WITH_AMPERE

@@ -36,6 +36,7 @@ def described(
     if not (driver or gpus or family or machine or python or glibc):
         return snapshot
     platforms = {platform_implied(name, catalog) for name in gpus}
+    # Several GPUs describe the platform only if they agree on it.
     implied = platforms.pop() if len(platforms) == 1 else None
     os, _, architecture = (implied or "").partition("-")
     if os == "macos" and family not in (None, "macos"):
@@ -54,13 +55,13 @@ def described(
     # The described machine has another environment.
     interpreter = replace(snapshot.python, executable=None, prefix=None)
     if family not in (None, snapshot.os.family):
-        # Every Mac that torch still supports has an Apple chip, and a described Python is a 64-bit
-        # one.
-        usual = "aarch64" if family == "macos" else snapshot.os.machine
+        # What was read about this system's Python, such as its installer, does not apply there.
         interpreter = Python(
             version=interpreter.version, free_threaded=interpreter.free_threaded, bits=64
         )
-        described_os = Os(family=family, machine=machine or usual)  # type: ignore[arg-type]
+        # Every Mac that torch still supports has an Apple chip.
+        usual_machine = "aarch64" if family == "macos" else snapshot.os.machine
+        described_os = Os(family=family, machine=machine or usual_machine)  # type: ignore[arg-type]
         snapshot = replace(_without_driver(snapshot), os=described_os)
     elif machine:
         snapshot = replace(snapshot, os=replace(snapshot.os, machine=machine))
@@ -105,8 +106,7 @@ def with_gpus(
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without everything that the driver reported, and without the container, of which
-    cuda-compat is a part."""
+    """The snapshot without what the driver reported, and without the container's cuda-compat."""
     return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
 
 

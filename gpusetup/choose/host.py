@@ -1,5 +1,4 @@
-"""The host for which a build is chosen: its snapshot, and the facts that decide which builds
-fit."""
+"""The host for which a build is chosen: its snapshot, and the facts that decide what fits."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ from gpusetup.model.versions import parsed
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
 CHANNELS = (*WHEELS, *CONDA_CHANNELS)
-"""The channels in order of preference. If several channels have the same torch, the build from the
-first of them is used."""
+"""The channels in order of preference, if several have the same torch."""
 Presence = Literal["some", "none", "unknown"]
 
 
@@ -129,7 +127,7 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     if driver_cuda is None and driver.version:
         driver_cuda = catalog.driver_cuda(driver.version)
     # An empty list means that a source found no GPU; None means that no source responded. No Mac
-    # that torch supports has an NVIDIA GPU. If a driver responds, there may be one not listed.
+    # that torch supports has an NVIDIA GPU. A driver that responds may have a GPU not listed.
     has_driver = bool(driver.cuda or driver.version)
     presence: Presence = "some" if gpus else "unknown"
     if not gpus and not has_driver and (machine.gpus == () or os.family == "macos"):
@@ -160,8 +158,9 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
 
 
 def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The driver version that is assumed where the driver is unknown: one that supports each of the
-    GPUs, and the second-newest CUDA major version, as most drivers do."""
+    """The driver version that is assumed if the driver is unknown: one that supports each of the
+    GPUs, and the second-newest CUDA major version, as most drivers do. None if neither says it."""
+    # The least driver of each CUDA major version.
     floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
     # Empty if the catalog has only one CUDA major version for this system.
     second_newest = sorted(floors, key=parsed)[-2:-1]
@@ -190,7 +189,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     if not gpus:
         for device in judged_on(machine.pci_devices):
             name = device.name or pci_name(device.device_id) or "NVIDIA GPU"
-            # The catalog knows the GPU by the name in brackets.
+            # `lspci` prints `GA102 [GeForce RTX 3090]`; the catalog knows the name in brackets.
             gpus.append(Gpu(name=name.partition("[")[2].partition("]")[0] or name))
     return tuple(completed(gpu, catalog) for gpu in gpus)
 
@@ -200,10 +199,11 @@ def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str],
     # A Jetson's driver has its own version numbers.
     if board_of(machine):
         return ()
-    rows = (
-        (gpu.name, catalog.first_driver(gpu, driver_family(machine)))
-        for gpu in gpus_to_serve(machine, catalog)
+    drivers = []
+    for gpu in gpus_to_serve(machine, catalog):
         # A driver that listed the GPU supports it.
-        if not (gpu.uuid or gpu.nvml_index is not None or gpu.cuda_index is not None)
-    )
-    return tuple(dict.fromkeys((name, first) for name, first in rows if first))
+        is_listed = gpu.uuid or gpu.nvml_index is not None or gpu.cuda_index is not None
+        first = None if is_listed else catalog.first_driver(gpu, driver_family(machine))
+        if first:
+            drivers.append((gpu.name, first))
+    return tuple(dict.fromkeys(drivers))

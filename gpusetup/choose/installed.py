@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog, Name
 from gpusetup.catalog.companions import UNREAD, companion_for, default_backend
@@ -56,13 +58,14 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
     """The backend of the installed torch: as it was read, otherwise from torch's label or CUDA
     version, otherwise that of the default index's build of this version. `UNREAD` if unknown."""
     torch, os = machine.torch, machine.os
-    label = (torch.version or "").partition("+")[2].lower()
     if torch.backend:
         return torch.backend
+    label = (torch.version or "").partition("+")[2].lower()
     # A vendor's label (`+nv25.3`) does not name a backend.
     if label == "cpu" or cuda_of(label) or maker_of(label):
         return label
     if torch.cuda:
+        # `12.4.1` becomes `cu124`.
         return "cu" + "".join(torch.cuda.split(".")[:2])
     # Only a torch from the default index has that index's backend. With conda or on a Jetson, torch
     # comes from elsewhere, and a report may not show where it came from.
@@ -125,14 +128,14 @@ def works_here(build: TorchBuild, machine: Snapshot, question: BuildQuestion) ->
     counts as working on a machine without an NVIDIA GPU.
     """
     host, maker = question.host, maker_of(build.backend)
-    # A CUDA build without a known kernel list cannot be compared with the GPUs.
+    # A CUDA build without a known kernel list cannot be compared with the GPUs; AMD's and Intel's
+    # builds (`maker`) are compared by other tables.
     is_comparable = bool(build.kernels or build.ptx or question.maker)
     has_kernels = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
     # The question is about an AMD or Intel GPU: NVIDIA's driver says nothing about it.
     if question.maker:
         return maker == question.maker.id and has_kernels
-    # If torch printed that CUDA is available, the driver works, but the build may still lack
-    # kernels for the GPU.
+    # If torch printed that CUDA is available, the driver works. Kernels may still be missing.
     if machine.torch.cuda_available:
         return has_kernels
     # Nothing is known against a build whose backend is unknown.
@@ -166,10 +169,8 @@ def may_have_release(package: Package) -> bool:
 
 
 def conflicts(machine: Snapshot, build: TorchBuild) -> dict[str, str]:
-    """The requirements that conflict with this build of torch: of each installed package besides
-    torch's own, the first one for another torch or companion, by the package's name."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
+    """The requirements that conflict with this build of torch: of each installed package outside
+    torch's family, the first one for another torch or companion, by the package's name."""
     new_versions = build.family(installed_family(machine))
 
     def is_broken(text: str) -> bool:
@@ -203,12 +204,12 @@ def dependents_to_reinstall(machine: Snapshot, build: TorchBuild) -> tuple[str, 
 
 
 def changed_with_torch(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """The names of torch, its companions and the packages that change with it."""
-    # A report does not show the whole environment, so assume that torchvision and torchaudio are
-    # installed too.
+    """The names of torch, its companions and the packages that change with this build."""
+    # A report does not show the whole environment, so assume that it has the companions too.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
-    return (*installed_family(machine), *(dependents_to_reinstall(machine, build) if build else ()))
+    dependents = dependents_to_reinstall(machine, build) if build else ()
+    return (*installed_family(machine), *dependents)
 
 
 SYSTEMS = {
@@ -220,7 +221,8 @@ SYSTEMS = {
 
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
-    """The values of environment markers on this machine, as far as known, with `extra` empty."""
+    """The values of environment markers on this machine, as far as known, with `extra` empty.
+    packaging itself fills in the others, for the machine on which gpusetup runs."""
     platform, system = SYSTEMS.get(machine.os.family or "", ("", ""))
     version = machine.python.version or ""
     variables = {
@@ -230,5 +232,4 @@ def marker_environment(machine: Snapshot) -> dict[str, str]:
         "platform_system": system,
         "platform_machine": machine.os.machine or "",
     }
-    # For unknown values, packaging uses those of this machine.
     return {"extra": "", **{name: value for name, value in variables.items() if value}}

@@ -30,10 +30,8 @@ from gpusetup.model.versions import parsed
 @lru_cache(maxsize=1024)
 def newest_fitting(question: BuildQuestion) -> Choice:
     """The newest build that fits, alternatives to it, and a reason for every build that does not
-    fit. Cached, because many hosts are equal.
-
-    Never raises for a bad request: if it cannot be read or names something that never existed, the
-    choice has no build but a reason (`check_wish` raises for the command line).
+    fit. Cached, because many hosts are equal. For a request that cannot be read, the choice has no
+    build but a note: `check_wish` raises for the command line.
     """
     host, maker = question.host, question.maker
     reasons = [
@@ -45,7 +43,8 @@ def newest_fitting(question: BuildQuestion) -> Choice:
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     build = fitting[0] if fitting else None
-    # A CPU build is never an alternative, because it would silently leave the GPU unused.
+    # A CPU build is never an alternative, because it would silently leave the GPU unused. The
+    # builds of another maker (`maker`) name no CUDA.
     of_gpu = [one for one in fitting[1:] if one.cuda or maker]
     choice = Choice(
         build=build,
@@ -123,13 +122,14 @@ def changes(
     version, and the question about the changed host."""
     catalog, host = question.catalog, question.host
     # A Jetson's driver is part of its JetPack and cannot be updated separately.
-    floors = {build.driver_floor for build in in_scope(question) if not host.board} - {None}
+    builds = () if host.board else in_scope(question)
+    floors = {build.driver_floor for build in builds if build.driver_floor}
     # A driver must support the build's CUDA version and each of the GPUs.
     first_drivers = [first_driver for _, first_driver in host.first_drivers]
-    needed = {max((*first_drivers, str(floor)), key=parsed) for floor in floors}
+    needed = {max((*first_drivers, floor), key=parsed) for floor in floors}
     drivers = {driver for driver in needed if parsed(driver) > parsed(host.driver or "0")}
     if catalog.ends_before(host.gpus, host.driver):
-        # Newer drivers no longer support a GPU, so its last branch may help.
+        # Newer drivers support none of the GPUs, but the last branch for each of them may help.
         drivers |= {str(catalog.last_branch(gpu.compute_capability)) for gpu in host.gpus}
     for driver in sorted(drivers, key=parsed):
         if catalog.ends_before(host.gpus, driver):
@@ -138,8 +138,7 @@ def changes(
             host,
             driver=driver,
             driver_cuda=catalog.driver_cuda(driver),
-            # What was assumed, and the CUDA version that cuda-compat adds, are not about the new
-            # driver.
+            # Neither cuda-compat's CUDA version nor what was assumed is about the new driver.
             trusts_cuda=False,
             assumed_driver=None,
         )

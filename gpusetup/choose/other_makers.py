@@ -52,8 +52,7 @@ def maker_of_gpus(machine: Snapshot) -> Maker | None:
 
 
 def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
-    """Raise Unsatisfiable if the machine has an AMD or Intel GPU, but the requested backend is for
-    another maker's."""
+    """Raise Unsatisfiable if the requested backend is not for the maker of the AMD or Intel GPU."""
     present, requested = maker_of_gpus(machine), maker_of(wish.wanted_backend)
     if requested and present and requested != present.id:
         gpu = next(gpu for gpu in gpus_of_any_maker(machine) if gpu.maker == present.id)
@@ -66,9 +65,8 @@ def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
 
 
 def gpus_of_any_maker(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that the build should support, NVIDIA's or another maker's. Graphics that are too
-    small to be worth it, or that torch has no build for, do not count: the CPU build is right for
-    them."""
+    """The GPUs that the build should support, NVIDIA's or another maker's. The CPU build is right
+    for graphics that are too small to be worth it or that torch has no build for."""
     stack = machine.makers
     # `machine.gpus` lists NVIDIA's GPUs, and those that the user describes, of any maker.
     if machine.gpus or stack is None:
@@ -96,7 +94,7 @@ def builds_of_maker(
                 rows.append(replace(cpu_build, labelled=True, backend=backend))
 
     def best_last(row: TorchBuild) -> tuple[object, ...]:
-        # Intel's backend `xpu` has no version.
+        # The ROCm version. Intel's backend `xpu` has none.
         version = parsed(row.backend.removeprefix(maker.label or "") or "0")
         return parsed(row.torch), version <= parsed(BUILT_FOR_ROCM), version
 
@@ -112,7 +110,8 @@ def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tup
     targets = [gpu.target for gpu in gpus]
     extras = device_extras(targets)
     family, _, machine = platform.partition("-")
-    # For Windows, AMD only publishes wheels for Radeon and Ryzen, not for Instinct.
+    # AMD's index lacks the kernels for one of the targets, or no GPU is known. For Windows, it
+    # only has wheels for Radeon and Ryzen, not for Instinct.
     if not extras or (family == "windows" and not {*targets} <= {*RADEON}):
         return ()
     return tuple(
@@ -152,7 +151,7 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
 def why_no_builds(
     maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str
 ) -> tuple[str, ...]:
-    """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs, if known."""
+    """The reasons why none of a maker's builds (`rows`) supports all of these GPUs, if known."""
     problems = []
     for gpu in gpus:
         if maker is INTEL and not has_xpu(gpu.name):

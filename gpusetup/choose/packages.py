@@ -61,8 +61,7 @@ from gpusetup.model.versions import parsed
 OLDEST = "2.5"
 """Older torch versions are only tried if one of them, or a release of a package, is named."""
 MOST_TRIES, MOST_BACKENDS = 5, 3
-"""After how many tries no build that uv names is tried, and for how many backends uv may name one;
-uv takes seconds for each."""
+"""How many builds are tried before uv names no more, and for how many backends it may name one."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
 MOST_OF_A_REASON = 800
@@ -140,8 +139,8 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         version, project = build.family().get(name), companion_table().project(name)
         # A version that was requested for torchvision or torchaudio has already decided the torch.
         if version:
-            version, asked = build.labelled_version(version), name != "torch"
-            packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
+            exact, asked = build.labelled_version(version), name != "torch"
+            packages.append(JointPackage(name=name, version=exact, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
         if project:
@@ -171,9 +170,9 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def source_only(question: PackageQuestion) -> dict[str, str]:
-    """The requested packages that no index has as a wheel, according to the table, if something
-    else was requested too: their requirements by name."""
-    build, words = question.newest_alone, dict[str, str]()
+    """The requirements, by name, for the requested packages that no index has as a wheel, according
+    to the table; empty if nothing else was requested."""
+    build, without_wheel = question.newest_alone, dict[str, str]()
     # If nothing fits even without packages, the error is about torch.
     if build is None:
         return {}
@@ -184,10 +183,10 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
             continue
         # What cannot run here is refused with that reason instead.
         if why_not_on_host(project, build, question.host.facts) is None:
-            words[name_of(word)] = word
-    # Something must remain to be chosen now. A project also gets torch by itself.
-    remains = len(question.wish.words) > len(words) or question.wish.from_project
-    return words if remains or "torch" in question.wish.family else {}
+            without_wheel[name_of(word)] = word
+    # Something must remain to be chosen now. `words` contains no torch, and a project gets one.
+    remains = len(question.wish.words) > len(without_wheel) or "torch" in question.wish.family
+    return without_wheel if remains or question.wish.from_project else {}
 
 
 def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
@@ -220,7 +219,7 @@ class SetQuestion(Frozen):
     limits: tuple[str, ...] = ()
     """Constraints, such as `torchcodec<0.14`."""
     of_torch_index: tuple[str, ...] = ()
-    """The packages besides torch's family that come from torch's index, if they are in the set."""
+    """The packages outside torch's family that come from torch's index, if they are in the set."""
     python: str | None = None
     """Another Python version than the machine's."""
     with_dependencies: bool = True
@@ -277,16 +276,17 @@ class Search:
         if not builds:
             raise nothing_goes_together(self.question)
         first_answer: IndexAnswer | None = None
-        # Without the pins, uv looks through years of older releases, until one fits this torch.
+        # First with each package at its newest release, and only then with any: without pins, uv
+        # looks through years of older releases, until one fits this torch.
         for requirements in dict.fromkeys((self._pinned_to_newest(words), words)):
-            # Those that change the environment least come first.
+            # What changes the environment least comes first.
             likely = dict.fromkeys((*self._nearest_to_installed(installed, builds), builds[0]))
             for build in chain(likely, self._named_by_uv(builds, requirements)):
                 answer = self._try(build, requirements)
                 if not answer.reason:
                     return self._set(build, answer)
                 first_answer = first_answer or answer
-                # No other torch makes up for a package that no index has in any version.
+                # No other torch helps if no index has a package in any version.
                 if first_answer.unknown:
                     raise self._nothing_found(build, first_answer)
         assert first_answer is not None, "the newest build was tried"
@@ -303,19 +303,17 @@ class Search:
         if installed in builds or not self.question.why_not(installed):
             nearest.append(installed)
         newer = [build for build in builds if parsed(build.torch) > parsed(installed.torch)]
-        # `builds` is newest first, so the last one has the nearest version. Of its builds, the
-        # first one is the best.
+        # `builds` is newest first, so the last one has the nearest version, its best build first.
         of_next_version = [build for build in newer if build.torch == newer[-1].torch]
         return [*nearest, *of_next_version[:1]]
 
     def _pinned_to_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The requirements, with each that names no version pinned to its newest release, except
-        pre-releases. Of a project, only those that use torch: the others need not be at their
-        newest."""
+        pre-releases. Of a project, only those that use torch: the others may be older."""
         names = []
         for name, word in self.requested.items():
-            is_pinned_too = not self.question.wish.from_project or uses_torch(name)
-            if is_pinned_too and not Requirement(word).specifier and name not in FAMILY:
+            may_be_old = self.question.wish.from_project and not uses_torch(name)
+            if not (may_be_old or Requirement(word).specifier or name in FAMILY):
                 names.append(name)
         if not names:
             return words
@@ -342,6 +340,7 @@ class Search:
             answer = self._ask_leaving_out(SetQuestion(words=words, torch=span, backend=backend))
             self.reason_against_any_torch = self.reason_against_any_torch or answer.reason
             torch = answer.packages.get("torch")
+            # After the last try, uv is only asked for its reason.
             if torch is None or self.tried >= MOST_TRIES:
                 continue
             # If the companion table excludes the torch that uv names, the next older one is tried.
@@ -389,8 +388,8 @@ class Search:
         self, answer: IndexAnswer, question: SetQuestion, words: tuple[str, ...]
     ) -> bool:
         """Leave out the packages because of which there is no answer, if torch is not the reason;
-        False if none was left out. Raises Unsatisfiable for a pin that has wheels only for another
-        Python."""
+        False if none was left out. Raises Unsatisfiable for a pin without a wheel for this Python.
+        """
         reason, is_project = answer.reason or "", self.question.wish.from_project
         remaining = {name_of(word) for word in words} - {*FAMILY}
         culprits = {
@@ -460,8 +459,8 @@ class Search:
         return self._reason_for_user(next(filter(None, reasons), unknown))
 
     def _reason_for_user(self, reason: str) -> str:
-        """uv's reason, cut to a screen's length, without torch's exact version as the user's own
-        requirement, unless it is."""
+        """uv's reason, cut to a screen's length. It names the torch that was tried as a requirement
+        of the user, which is only right if they named one."""
         reason = reason[:MOST_OF_A_REASON]
         if self.question.wish.torch:
             return reason
@@ -473,8 +472,7 @@ class Search:
         python = self.question.host.facts.python
         if exact_version(Requirement(word).specifier) is None or python is None:
             return
-        # `3.13t` is a free-threaded Python. Few packages have wheels for one, so an ordinary one is
-        # recommended.
+        # `3.13t` is free-threaded. Few packages have wheels for such a Python, so none is tried.
         minor = parsed(python.rstrip("t")).minor
         # The nearest first, and few, because each is a question to the index. A package that is no
         # longer built has wheels for older Pythons, so one newer Python is enough.
@@ -537,8 +535,7 @@ class Search:
 
 
 def _mentions(name: str, reason: str) -> bool:
-    """Whether uv's reason names a package, alone or with a version: `vllm==0.9` names vllm, but not
-    `vllm-flash`."""
+    """Whether uv's reason names a package: `vllm==0.9` names vllm, but `vllm-flash` does not."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
 
 
@@ -591,12 +588,12 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
         return None
     near = nearest_build(torch, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
     releases, steps = [], []
-    for row in project.rows:
+    for other in project.rows:
         # By the table alone, so that a release without a wheel does not count.
         if near and not why_row_differs(
-            project, row, near, question.catalog, by_table=True, of_torch_index=False
+            project, other, near, question.catalog, by_table=True, of_torch_index=False
         ):
-            releases.append(row.versions.removeprefix("=="))
+            releases.append(other.versions.removeprefix("=="))
     if near and releases:
         # The table is sorted from new to old. The nearest to the pin is the oldest release for a
         # newer torch, and the newest for an older one.

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import LABEL
@@ -83,8 +86,6 @@ class Wish(Frozen):
     @property
     def words(self) -> tuple[str, ...]:
         """The requested packages and companions as requirements, sorted by name, each once."""
-        from packaging.requirements import Requirement
-
         versions = dict(self.companions)
         members = [f"{name}{versions.get(name, '')}" for name in self.family if name != "torch"]
         # packaging writes `numpy >= 2` as `numpy>=2`, so both are the same.
@@ -138,9 +139,8 @@ def allows_torch(wanted: str | None, torch: str) -> bool:
 
 def check_wish(wish: Wish, catalog: Catalog) -> None:
     """Raise UsageError if a request is malformed or contradictory, or names an unknown backend."""
-    from packaging.specifiers import SpecifierSet
-
     try:
+        # Any version is allowed by "".
         SpecifierSet(specifier_text(wish.torch) or "")
     except ValueError:
         raise UsageError(
@@ -175,7 +175,7 @@ def backend_label(text: str) -> str:
     ('auto', 'cu124', 'cu12', 'xpu')
     """
     plain = re.sub(r"[\s_-]+", "", text.lower())
-    # A CUDA patch release (12.4.1) has no separate folder on the index.
+    # A CUDA patch release (12.4.1) has no folder on the index. Any CUDA has one minor digit.
     cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
     return f"cu{cuda[1]}{cuda[2]}" if cuda else plain
 
@@ -211,15 +211,11 @@ def name_of(word: str) -> str:
     >>> name_of("jax[cuda13]>=0.7")
     'jax'
     """
-    from packaging.requirements import Requirement
-
     return canonicalize_name(Requirement(word).name)
 
 
 def refuse_what_is_no_package(word: str) -> None:
     """Raise UsageError for a word that is no package, or probably a misspelt one of torch's."""
-    from difflib import get_close_matches
-
     for pattern, advice in NO_PACKAGES.items():
         match = re.fullmatch(pattern, word, re.IGNORECASE)
         if match:
@@ -228,7 +224,7 @@ def refuse_what_is_no_package(word: str) -> None:
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     # `torchvison` is, or may become, an unrelated and perhaps malicious package on an index.
     plain = re.sub(r"[-_.]", "", name.lower())
-    similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
+    similar = get_close_matches(plain, FAMILY, n=1, cutoff=MISSPELLED)
     if similar and name.lower() not in FAMILY:
         likely_word = own_word(similar[0] + word[len(name) :])
         raise UsageError(
@@ -238,18 +234,13 @@ def refuse_what_is_no_package(word: str) -> None:
 
 
 def parse_words(words: Sequence[str], torch_option: str | None = None) -> Wish:
-    """The request in the words of a command line, such as `numpy transformers>=4 torch
-    torchvision`, and in its option `--torch`.
-
-    Raises UsageError for a word that is not a package, and if two versions of torch are named. A
-    marker is left to the installer.
+    """The request in the words of a command line and in its option `--torch`. A marker is left to
+    the installer. Raises UsageError for a word that is not a package, and for two torch versions.
 
     >>> wish = parse_words(["torchvision", "numpy>=2", "torch==2.5.1"])
     >>> wish.family, wish.packages, wish.torch
     (('torchvision', 'torch'), ('numpy>=2',), '==2.5.1')
     """
-    from packaging.requirements import Requirement
-
     torch: str | None = None
     packages: list[str] = []
     family: list[str] = []
@@ -264,7 +255,7 @@ def parse_words(words: Sequence[str], torch_option: str | None = None) -> Wish:
                 f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
-        # No index can be asked for an address.
+        # No index can be asked for an address: `torch @ https://...`.
         if requirement.url:
             raise UsageError(
                 f"{requirement.name} is given by its address",

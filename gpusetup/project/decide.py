@@ -351,8 +351,7 @@ def allows_python(versions: str, python: str) -> bool:
 
 def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalog: Catalog) -> None:
     """Raise Unsatisfiable if no build inside a project's bounds fits this host, with the reason and
-    the nearest that works. The message names `place`, which has the bound, and the project's
-    `backend` if it names one."""
+    the nearest that works. The message names the bound's `place` and the project's `backend`."""
     question = question_of(wish, host, catalog)
     # `choose` itself refuses a backend of AMD or Intel, and names the GPU.
     if maker_of(wish.wanted_backend) not in (None, "nvidia") or best_build(question):
@@ -399,8 +398,7 @@ def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
 
 
 def notes_on_direct(direct: Sequence[DirectReference], machine: Snapshot) -> tuple[str, ...]:
-    """One note with the command that installs these after torch, because no index has them; empty
-    if there are none."""
+    """One note with the command that installs these after torch; empty if there are none."""
     if not direct:
         return ()
     words: list[str] = []
@@ -428,8 +426,7 @@ class ProjectHere(Frozen):
 
 
 def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
-    """What a project asks for, and whether the environment meets it; None if it asks for no torch
-    or companion."""
+    """What a project asks for, and whether the environment meets it; None if it names no torch."""
     file, machine = ask.path, host.machine
     if keeps_image(ask):
         sentence = f"{file}: the image {ask.image} brings its own torch: keep that one"

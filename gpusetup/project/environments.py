@@ -85,8 +85,7 @@ INSTALLS = re.compile(
     r"(?:\S*/)?(?:(?:uv\s+)?pip3?|python[\d.]*\s+-m\s+(?:uv\s+)?pip)\s+install\s+(?P<pip>.*)"
     r"|(?:\S*/)?(?:conda|mamba|micromamba)\s+(?:install|create)\s+(?P<conda>.*)"
 )
-"""A command that installs: `uv pip install torch`, `python3 -m pip install torch` or `conda install
-pytorch`."""
+"""A command that installs: `uv pip install torch`, `python3 -m pip install` or `conda install`."""
 SHORT_OPTION = re.compile(r"-[UIqvy]*(?P<letter>[bcefinprtCP])=?(?P<value>.*)")
 """A short option that takes a value, alone (`-r`), joined (`-rmore.txt`) or after flags (`-Ur`)."""
 LONG_OPTIONS = (
