@@ -19,6 +19,7 @@ from gpusetup.uv.question import Wheel
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
+"""The time limit for all of verify's checks, which may load torch from a slow network disk."""
 DEVICE_OF_MAKER = {AMD.id: "auto", INTEL.id: "xpu"}
 """Maps a maker other than NVIDIA to verify's device for the maker's GPUs. torch's ROCm builds call
 AMD's GPUs `cuda`, so verify finds them with `auto`."""
@@ -53,13 +54,14 @@ class InstallJob(Record):
 
 
 def run_step(job: InstallJob, step: Step, environment: Mapping[str, str]) -> Output:
-    """Run a command and record it."""
+    """Run a command with only these variables and the step's own ones, and record it."""
     output = run(
         launched(step.argv, job.store),
         timeout=step.timeout_seconds,
         environment={**environment, **step.environment},
     )
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
+    # Messages and the record name the command itself, not the launcher that wraps it.
     return replace(output, argv=step.argv)
 
 
@@ -82,7 +84,9 @@ def run_verify(
     if isinstance(answer, dict) and answer.get("verdict") in ("passed", "failed"):
         return answer
     how = output.problem or f"ended with {output.exit} and no answer"
-    detail = f"{how} {output.stderr.strip().rpartition(chr(10))[2]}".strip()
+    # Python prints the error in the last line of a traceback.
+    last_line = output.stderr.strip().rpartition("\n")[2]
+    detail = f"{how} {last_line}".strip()
     check = {"name": "verify", "device": "", "status": "crashed", "detail": detail}
     return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
 
@@ -113,9 +117,10 @@ def device_to_verify(backend: str, gpus: int | None) -> str:
     >>> device_to_verify("rocm7.2", 1), device_to_verify("xpu", 2), device_to_verify("xpu", 0)
     ('auto', 'xpu', 'cpu')
     """
-    device = DEVICE_OF_MAKER.get(maker_of(backend) or "")
-    if device is not None:
-        return "cpu" if gpus == 0 else device
+    maker = maker_of(backend)
+    if maker in DEVICE_OF_MAKER:
+        return "cpu" if gpus == 0 else DEVICE_OF_MAKER[maker]
+    # A CPU build, or a torch of unknown backend.
     if not re.fullmatch(r"cu\d+", backend):
         return "cpu"
     return "none" if gpus == 0 else "auto"

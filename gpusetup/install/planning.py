@@ -39,12 +39,11 @@ from gpusetup.uv.question import (
 
 UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
-2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
-libraries."""
+2.13.0, 1.6 for nvidia-cudnn-cu12, 1.7 for torch 2.9 for CUDA 12.8 with NVIDIA's libraries."""
 SPARE_BYTES = 50 << 20
 """A reserve for what no wheel holds, such as the journal."""
 ANSWER_SECONDS = (5.0, 10.0)
-"""How long the question for a wheel's size waits for a connection and for the answer."""
+"""How long the question for a wheel's size waits for a connection, and for the answer."""
 
 
 class LacksWheel(Blocked):
@@ -52,8 +51,7 @@ class LacksWheel(Blocked):
 
 
 def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
-    has is used."""
+    """The task and its plan, with the newest torch that a mirror has if it lacks the chosen one."""
     job.settings = read_settings()
     try:
         return plan_task(job, target, task)
@@ -61,14 +59,14 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         # A folder of wheels lacks releases as a mirror does.
         is_mirror = task.root != INDEX_ROOT or job.settings.has_no_index
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
-        # No bound, for `--torch latest` too.
+        # `--torch latest` and `--upgrade` set no bound.
         bound = "" if task.wish.wants_newest else task.wish.torch or ""
         # `2.9.1` or `==2.9.1`, but not `>=2.5,<3`.
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", bound) is not None
+        # Packages were chosen together with the torch that is missing.
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
         question = question_of(target, task)
-        # torch is the first of its family.
         torch, *companions = question.names
         any_release = replace(question, family=(f"{torch}{bound}", *companions), others=())
         with suppress(Unsatisfiable):
@@ -143,7 +141,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
 def _naming_the_index(
     problem: Unsatisfiable, question: Question, task: Task, source: str
 ) -> GpuSetupError:
-    """uv's problem, as an error that says which index lacks something; `source` names torch's."""
+    """uv's problem, as an error that says which index lacks something; `source` is torch's index or
+    the words for a folder of wheels."""
     requested = {*question.names, *map(name_of, question.others)}
     not_found = {*names_not_found(problem.message)}
     # The user's own indexes lack something that torch requires and that nobody named. Often, only a
@@ -151,13 +150,13 @@ def _naming_the_index(
     if not_found - requested:
         return Unreached(problem.message, hint=problem.hint)
     lacking = [word for word in question.family if lacks(problem.message, name_of(word))]
-    # Not torch's index is the cause, but versions that conflict.
+    # torch's index has them all, so versions conflict.
     if not lacking:
         return problem
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
-    # uv does not tell a missing page from one that the index refuses to show. A folder of wheels
-    # (`source` is then no URL) refuses nothing.
+    # uv does not tell a missing page from one that the index refuses to show. A folder refuses
+    # nothing.
     has_no_page = "://" in source and not_found & {*question.names}
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(
@@ -181,8 +180,7 @@ def _require_changeable(
             "builds for a chosen backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
-    # A package whose files are not listed, or that has a file that no change may touch, could not
-    # be restored.
+    # Both calls refuse a package that could not be restored.
     if target.venv is None:
         _, files = files_of_all(before, target.layout)
         moves = tuple(text_of(path, target.prefix) for path in sorted(files))
@@ -209,10 +207,8 @@ def question_of(target: Target, task: Task) -> Question:
     catalog = load_catalog()
     limits = limits_for_build(catalog, build, tuple(map(name_of, changes.on_torch_index)))
     root = task.root.rstrip("/")
-    index = f"{root}/{backend}"
     # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
-    if build.index and root == INDEX_ROOT:
-        index = build.index
+    index = build.index if build.index and root == INDEX_ROOT else f"{root}/{backend}"
     return Question(
         family=(*family, *changes.on_torch_index),
         index=index,
@@ -244,6 +240,7 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
             family=tuple(f"{name}=={new_versions[name]}" for name in names),
             others=tuple(f"{name}=={new_versions[name]}" for name in others),
         )
+    # What changes in an existing environment already includes the dependencies.
     locked = lock_of(question, with_dependencies=not installed)
     wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
@@ -256,6 +253,7 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
 
     `index` is torch's index, whose login counts for its wheels.
     """
+    # Slow to load, and needed only when wheels are planned.
     import requests
 
     for wheel in wheels:
@@ -264,7 +262,7 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
             login = login or split_login(index)[1]
         length = ""
         if wheel.size_bytes is None and url.startswith("http"):
-            # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
+            # uv reads this variable too. `True`: `requests` looks at REQUESTS_CA_BUNDLE itself.
             verify = os.environ.get("SSL_CERT_FILE") or True
             # Some malformed URLs and answers raise ValueError.
             with suppress(OSError, ValueError):
@@ -272,7 +270,7 @@ def with_sizes(wheels: Iterable[Wheel], index: str) -> Iterator[Wheel]:
                     url, auth=login, timeout=ANSWER_SECONDS, allow_redirects=True, verify=verify
                 )
                 length = answer.headers.get("Content-Length", "") if answer.ok else ""
-        # A server may send any text. A number of bytes fits into 64 bits.
+        # A server may send any text. A number of bytes fits into 64 bits, which are 19 digits.
         is_number = re.fullmatch(r"[0-9]{1,19}", length) is not None
         yield replace(wheel, size_bytes=int(length)) if is_number else wheel
 

@@ -25,8 +25,7 @@ from gpusetup.probe.target import ask_python, choose_target
 from gpusetup.system.system import System
 
 LIBRARIES = ("site-packages", "dist-packages")
-"""The names of the folders in which Pythons keep packages; Debian's own has the second. They stay
-even if they are empty."""
+"""The names of the folders in which Pythons keep packages; Debian's own has the second."""
 PYTHON_IN = Path("Scripts/python.exe" if os.name == "nt" else "bin/python")
 """The interpreter's place in an environment."""
 ANSWER_SECONDS = 30.0
@@ -48,8 +47,7 @@ class Layout(Frozen):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The folders from which packages are imported: one, or two if compiled packages have a
-        separate folder."""
+        """The folders from which packages are imported: one, or two if compiled ones are apart."""
         return tuple(dict.fromkeys((self.purelib, self.platlib)))
 
     @property
@@ -59,12 +57,10 @@ class Layout(Frozen):
 
 
 class Target(Frozen):
-    """The environment to install into: an existing one, or one to be created with a base
-    interpreter."""
+    """The environment to install into: one that exists, or one to create with a base Python."""
 
     layout: Layout
-    """The folders of the target. If the environment does not exist yet, these are the base
-    interpreter's."""
+    """The target's folders; those of the base interpreter if the environment must be created."""
     venv: str | None = None
     """The folder of the environment to create; None if it exists."""
 
@@ -79,14 +75,13 @@ class Target(Frozen):
 
     @property
     def installed(self) -> dict[str, str]:
-        """Maps each installed package to its version; empty if the environment does not exist
-        yet."""
+        """Maps each installed package to its version; empty if the environment must be created."""
         return {} if self.venv else versions(distributions(self.layout))
 
 
 def must_create_venv(folder: str) -> bool:
-    """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR exists but
-    is not an environment."""
+    """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR is a file,
+    or a folder with files that is no environment."""
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
@@ -134,14 +129,12 @@ def layout_of_folder(folder: Path) -> Layout:
         pass
     prefix = str(folder)
     # `lib` is sorted before `lib64`, which only holds compiled packages.
-    paths = [
-        *sorted(folder.glob("lib*/python3*/*-packages")),
-        *sorted(folder.glob("Lib/*-packages")),
-    ]
-    found = [real_below(prefix, str(path)) for path in paths if path.name in LIBRARIES]
-    # `lib64` may be a link to `lib`, so that the same library is found twice. Without any library,
-    # nothing is installed, and the prefix stands for one.
-    libraries = list(dict.fromkeys(found)) or [prefix]
+    posix = sorted(folder.glob("lib*/python3*/*-packages"))
+    paths = [*posix, *sorted(folder.glob("Lib/*-packages"))]
+    real_paths = [real_below(prefix, str(path)) for path in paths if path.name in LIBRARIES]
+    # `lib64` may be a link to `lib`, so that the same library is listed twice. Without any library,
+    # nothing is installed, and the prefix takes its place.
+    libraries = list(dict.fromkeys(real_paths)) or [prefix]
     python = folder / PYTHON_IN
     return Layout(
         python=str(python),
@@ -179,8 +172,7 @@ class Distribution(Frozen):
 
 
 def distributions(layout: Layout) -> tuple[Distribution, ...]:
-    """All distributions in the environment's own library folders, according to the names of their
-    metadata folders."""
+    """All distributions in the environment's library folders, by their metadata folders' names."""
     installed: list[Distribution] = []
     for library in layout.libraries:
         entries: list[str] = []
@@ -230,8 +222,7 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
 
 
 def files_listed(package: Distribution, layout: Layout) -> set[str]:
-    """The files that a distribution's RECORD lists inside the environment's folders; empty if it
-    has none."""
+    """A distribution's files in the environment's folders, by its RECORD; empty without one."""
     library = os.path.dirname(package.info)
     roots = tuple(f"{root.rstrip(os.sep)}{os.sep}" for root in layout.roots)
     try:

@@ -62,8 +62,7 @@ class Task(Frozen):
 
     @property
     def newest(self) -> Offer | None:
-        """The newest build that fits, if its torch is newer than the one to be installed; otherwise
-        None."""
+        """The newest build that fits; None if its torch is no newer than the one of this task."""
         offer = offer_of(self.choice, without_logins(self.root))
         # If packages limit torch's version, a newer torch would not work with them, so offer none.
         if offer is None or self.choice.notes_on_packages:
@@ -112,8 +111,8 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
         hint = f"{trouble.fix.text}{'. Run:' if commands else ''}{commands}\n"
     hint += "`gpusetup doctor` shows the details"
-    # A few findings must be mended before torch is changed, whatever the person asks for:
-    # `before_torch` lists the severities with which a cause is one of them.
+    # `before_torch` lists the severities with which a cause must be fixed before torch is changed,
+    # whatever the person asks for.
     if trouble.severity not in RECORDS[trouble.id].before_torch:
         hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
     return Unsatisfiable(
@@ -132,6 +131,7 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     installed = choice.installed.backend if choice.installed else ""
     maker = maker_of(installed)
     newest = choice.newest.build if choice.newest else None
+    # The backend that fits without the installed torch's GPU.
     other = newest.backend if newest and newest.backend != installed else "cpu"
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(

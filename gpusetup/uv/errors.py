@@ -37,8 +37,7 @@ wheels`), or only as wheels for other Pythons or platforms."""
 NEEDS_WHEEL = re.compile(r"Wheels are required for `([\w.-]{1,200})`")
 """uv's hint for a package that it may not build."""
 NO_RELEASE = r"(?:no version of {0}(?![\w.-])|(?<![\w.-]){0}[=<>]\S{{0,60}} has no wheels with)"
-"""uv's messages for a package without such a release, or without a file of it for this Python and
-platform."""
+"""uv's messages for a package without such a release or a file of it for this Python or system."""
 NOT_ANSWERED = re.compile(
     r"\b(?:401 Unauthorized|403 Forbidden|407 Proxy)|has invalid metadata|not found in the cache"
     r"|network was disabled"
@@ -55,7 +54,7 @@ def uv_error(
     uv's exit code tells whether there is no solution or uv failed otherwise; `no_solution` is the
     error class for the first case.
     """
-    # uv did not run to its end, so it has no exit code.
+    # uv did not start or did not end in time, so it has no exit code.
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     text = message_of(output)
@@ -70,7 +69,7 @@ def uv_error(
 
 
 def cause(text: str) -> str:
-    """The cause in a text of uv, in one line of at most 120 characters.
+    """The cause in a text of uv, in one line of at most CAUSE_LETTERS.
 
     >>> cause("No solution found\\n  cause: Because jieba==1 has no usable wheels and you require")
     'jieba==1 has no wheel for this machine'
@@ -83,9 +82,9 @@ def cause(text: str) -> str:
     elif unknown:
         line = f"No index has {', '.join(unknown)}"
     elif NO_SOLUTION not in text:
-        # uv lists the causes from the outermost to the innermost.
         first, *others = [row.strip() for row in text.split("\n") if row.strip()]
         reasons = [row for row in others if row.startswith("cause: ")]
+        # uv lists the causes from the outermost to the innermost.
         line = f"{first}: {reasons[-1].removeprefix('cause: ')}" if reasons else first
     else:
         line = explanation(text).removeprefix("Because ")
@@ -110,14 +109,15 @@ def names_without_wheel(message: str) -> tuple[str, ...]:
     """
     text = " ".join(message.split())
     without_version = [(name, "") for name in NEEDS_WHEEL.findall(text)]
-    words = {}
+    requirements = {}
     # NO_WHEEL comes last, because a name with a version replaces the same name without one.
     for name, versions in (*without_version, *NO_WHEEL.findall(text)):
+        exact = versions if versions.startswith("==") else ""
         # An index's owner may have written any text that looks like a name.
         with suppress(InvalidRequirement):
-            requirement = Requirement(f"{name}{versions}" if versions.startswith("==") else name)
-            words[requirement.name] = str(requirement)
-    return tuple(words.values())
+            requirement = Requirement(f"{name}{exact}")
+            requirements[requirement.name] = str(requirement)
+    return tuple(requirements.values())
 
 
 def lacks(message: str, name: str) -> bool:
@@ -129,7 +129,7 @@ def lacks(message: str, name: str) -> bool:
 
 
 def hint_for(error: type[GpuSetupError]) -> str:
-    """The hint for an error of this class."""
+    """The hint for an error of this class: whether other packages, the network or nothing helps."""
     if error is Unsatisfiable:
         return (
             "nothing was changed; name packages and versions that your index has; one without a "
@@ -144,13 +144,14 @@ def hint_for(error: type[GpuSetupError]) -> str:
 
 
 def message_of(output: Output) -> str:
-    """The text that the program printed after its first `error: `, without colours and logins. If
-    the program printed nothing, the text says how it ended."""
+    """The text that uv printed after its first `error: `, or all of it without one, but not its
+    colours and logins. If uv printed nothing, the text says how it ended."""
     lines = (output.stderr or output.stdout).strip().split("\n")
-    # uv may warn of hundreds of files before. It prints no colours, because it gets NO_COLOR.
+    # uv may warn of hundreds of files before its error.
     start = next((number for number, line in enumerate(lines) if line.startswith("error")), 0)
     # Cut first, so that no pattern runs over a text of any length.
     text = "\n".join(shortened(line) for line in lines[start : start + MOST_LINES])
+    # What an index sends may contain colours, although uv itself prints none (NO_COLOR).
     text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip().removeprefix("error: ")
     if not text:
         return f"{Path(output.argv[0]).name} said nothing: {how_it_ended(output.exit or 0)}"
@@ -164,8 +165,8 @@ def shortened(line: str) -> str:
     if len(line) <= MOST_LETTERS:
         return line.rstrip()
     cut = line[:MOST_LETTERS]
-    start, _, last_word = cut.rpartition(" ")
-    return f"{start if '://' in last_word else cut} ..."
+    before, _, last_word = cut.rpartition(" ")
+    return f"{before if '://' in last_word else cut} ..."
 
 
 def explanation(text: str) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import uv
+
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.model.shell import own_line
@@ -42,15 +44,14 @@ NOT_PASSED_ON = (
 
 def uv_program() -> str:
     """The path of the uv program that came with gpusetup."""
-    import uv
-
     return str(uv.find_uv_bin())
 
 
 def uv_environment(
     more: Mapping[str, str] = {}, *, login_of: str = "", drop: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """The environment variables for uv: the user's, except NOT_PASSED_ON and `drop`, and `more`.
+    """The environment variables for uv: the user's, except NOT_PASSED_ON and `drop`, then ours, and
+    `more`, which replaces any of them.
 
     `login_of` is the URL of torch's index, whose login uv finds under the index's name. A login is
     never written into a file or an argument, because other users may be able to read those.
@@ -67,7 +68,7 @@ def uv_environment(
             environment[f"UV_INDEX_{name}_PASSWORD"] = login[1]
     return {
         **environment,
-        # uv must never download a Python, because the packages are for the environment's own.
+        # uv must never download a Python, because the packages are for the one that is named.
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
         "NO_COLOR": "1",

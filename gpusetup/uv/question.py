@@ -42,6 +42,7 @@ from gpusetup.uv.program import (
 from gpusetup.uv.toml import parse_toml
 
 ASK_SECONDS = 300.0
+"""The time limit for one question to uv, which may have to read many packages' metadata."""
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
 reported within 15 s. The user's own settings come before these."""
@@ -66,8 +67,7 @@ class Question(Frozen):
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     needs_more_of_index: bool = False
-    """Whether torch and its companions need packages that only their own index has, such as ROCm's
-    Triton."""
+    """Whether torch needs packages that only its own index has, such as ROCm's Triton."""
     platform: str | None = None
     """uv's name for another machine's platform; None for this machine."""
     environment: Mapping[str, str] = {}
@@ -83,8 +83,7 @@ class Question(Frozen):
         rows = [
             f'[project]\nname = "{QUESTION}"\nversion = "0"',
             f"dependencies = {json.dumps([*self.family, *self.others])}",
-            # It is the root of its own workspace, because otherwise uv looks for one in the parent
-            # folders.
+            # Without its own workspace, uv looks for one in the parent folders.
             "[tool.uv.workspace]\nmembers = []",
             f'[[tool.uv.index]]\nname = "{TORCH_INDEX_NAME}"',
             f"url = {json.dumps(split_login(self.index)[0])}\nexplicit = true",
@@ -95,8 +94,7 @@ class Question(Frozen):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """uv's command-line options. They forbid building, because building a source distribution
-        runs its author's code."""
+        """uv's command-line options. They forbid building, which would run the packages' code."""
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
@@ -107,7 +105,7 @@ class Question(Frozen):
         """The environment variables for uv, with the login of torch's index."""
         more = {name: os.environ.get(name, value) for name, value in LIMITS.items()}
         if self.needs_more_of_index:
-            # As the first of all indexes, it also serves what torch requires.
+            # As the first of all indexes, uv also takes from it what torch requires.
             more["UV_INDEX"] = with_torch_index(self.index)
             if split_login(self.index)[0].startswith(INDEX_OF_AMD):
                 # AMD's index returns status 403 for a package that it does not have, after which uv
@@ -166,8 +164,8 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
             files = ["--output-file", str(lock), str(project)]
         argv = [uv_program(), "pip", verb, *question.options, *options, *files]
         output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
-        # The user's settings forbid all indexes. The project's sources name torch's index, so
-        # without them uv looks for torch in the user's folders of wheels.
+        # If the user's settings forbid all indexes, uv fails, because the project's sources name
+        # torch's index. Without the sources, uv looks for torch in the user's folders of wheels.
         if not output.ok and NO_INDEX in output.stderr:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
@@ -192,8 +190,7 @@ def _packages_in_lock(lock: Path) -> Packages:
 def _packages_in_plan(text: str) -> Packages:
     """The packages that uv would install, from the JSON of `uv pip install --dry-run`."""
     try:
-        # A package that is only removed does not count; a replaced package is also listed as
-        # installed.
+        # A package that is replaced is listed twice: as uninstalled and as installed.
         return {
             change["name"]: {"version": str(change["version"])}
             for change in json.loads(text)["changes"]
@@ -213,8 +210,7 @@ USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = 35, "15.0", "3.12"
 
 
 class UserIndexes:
-    """The user's indexes and torch's own indexes below a root URL, asked on behalf of one
-    machine."""
+    """The user's indexes and torch's own indexes below a root URL, asked for one machine."""
 
     def __init__(self, machine: Snapshot, root: str) -> None:
         self.root = root
@@ -228,6 +224,7 @@ class UserIndexes:
 
     def ask(self, question: SetQuestion) -> IndexAnswer:
         """The newest releases that answer the question, or uv's reason why there are none."""
+        # Without torch, every package comes from the default index.
         if question.torch is None:
             return self._answer(question, ())
         on_torch_index = (*FAMILY, *question.of_torch_index)
@@ -237,7 +234,8 @@ class UserIndexes:
         # that another package brought from elsewhere, or because of which there was no answer.
         # torch itself is always named.
         mentioned = {*answer.packages, *re.findall(r"[\w.-]+", answer.reason or "")}
-        unnamed = [one for one in on_torch_index[1:] if one in mentioned and one not in named]
+        companions = on_torch_index[1:]
+        unnamed = [one for one in companions if one in mentioned and one not in named]
         if not unnamed:
             return answer
         words = (*question.words, *unnamed)
@@ -249,6 +247,7 @@ class UserIndexes:
         """uv's answer, with torch and the packages of these names from torch's own index."""
         family = [word for word in question.words if name_of(word) in on_torch_index]
         others = tuple(word for word in question.words if word not in family)
+        # In a question without torch, `family` is empty, and uv takes nothing from this index.
         index = self.root
         if question.torch is not None:
             family.insert(0, f"torch{question.torch}")
@@ -283,16 +282,15 @@ class UserIndexes:
 
 
 def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
-    """uv's name for the platform, such as `x86_64-manylinux_2_35`, and the environment variables
-    that complete it."""
+    """uv's name for the platform, such as `x86_64-manylinux_2_35`, and variables that complete it.
+    An unknown system counts as Linux."""
     processor = machine.os.machine or "x86_64"
     if machine.os.family == "windows":
         return f"{processor}-pc-windows-msvc", {}
     if machine.os.family == "macos":
         release = re.match(r"\d+(\.\d+)?", machine.os.version or "")
         target = release[0] if release else USUAL_MACOS
-        # uv's platform name for macOS has no version, so the version is in the variable that
-        # compilers use.
+        # uv's name for macOS has no version. uv reads it from the variable that compilers use.
         return f"{processor}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
     library = re.fullmatch(r"glibc \d{1,3}\.(\d{1,3})", machine.os.libc or "")
     minor = int(library[1]) if library else USUAL_GLIBC
@@ -344,6 +342,7 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
     url = best.get("url") or Path(best["path"]).absolute().as_uri()
     is_of_torch_index = name in question.names
     index = split_login(question.index)[0] if is_of_torch_index else settings.only_index
+    # With `no-index`, a URL is of a page of wheels (`--find-links`).
     is_from_index = url.startswith("http") and not settings.has_no_index
     return Wheel(
         name=name,
@@ -408,8 +407,10 @@ def size_text(count: int | float) -> str:
     ('182.9 MiB', '812 B')
     """
     # At 1,000 the next unit begins, so that no number has four digits before the point.
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB"):
         count /= 1024
-    return f"{count:.2f} GiB"
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1024:.2f} GiB"

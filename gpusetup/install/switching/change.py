@@ -105,12 +105,12 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raise Blocked if another program has changed the environment since the plan was made, or has
-    begun to change it."""
-    is_same = target.installed.items() >= plan.before.items()
+    """Raise Blocked if another program has changed the environment since the plan, or is at it."""
     if target.venv:
         # A new environment has only gpusetup's own folder yet.
         is_same = {entry.name for entry in Path(target.venv).iterdir()} == {STORE}
+    else:
+        is_same = target.installed.items() >= plan.before.items()
     if not is_same or read_journal(Path(plan.target, STORE)) is not None:
         raise Blocked(
             f"{plan.target} was changed by another program in the meantime",
@@ -122,8 +122,7 @@ def begin_change(store: Path, *, makes_venv: bool) -> Change:
     """Begin a change: write its journal before anything else changes."""
     journal = Journal(
         phase="making" if makes_venv else "staging",
-        # Each change gets a folder with a new name, because the folder of an earlier change may be
-        # kept.
+        # A new name for each change, because the folder of an earlier change may be kept.
         former=f"former-{secrets.token_hex(4)}",
         venv=makes_venv,
     )
@@ -140,8 +139,7 @@ def begin_change(store: Path, *, makes_venv: bool) -> Change:
             require_followable(store, journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
-            # If the journal cannot be written, remove these folders now, because no later run would
-            # know of them.
+            # Without a journal, no later run would know of these folders.
             drop_leftovers(store)
             raise
         flush(store)
@@ -176,11 +174,9 @@ class Change:
         return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
-        """Record in the journal that a phase begins, together with these new values of the
-        journal."""
+        """Record in the journal that a phase begins, and new values for its other fields."""
         journal = replace(self.journal, phase=phase, **more)
-        # Check the paths only if they may have changed. A journal can have thousands, so each check
-        # takes a while.
+        # Checking the paths, of which there may be thousands, takes a while.
         if more:
             require_followable(self.store, journal)
         self.journal = journal
@@ -191,8 +187,8 @@ class Change:
     ) -> None:
         """Move the old files aside and the new ones into place, and flush everything to disk.
 
-        `places` maps each unpacked file to its place in the environment. `after` contains the
-        distributions to which the new files belong.
+        `places` maps each unpacked file to its place in the environment. `after` maps the
+        distributions to which the new files belong to their versions.
         """
         flush(self.store)
         self._record_moves(layout, frozenset(places.values()), after)
@@ -238,8 +234,7 @@ class Change:
             made=tuple(text_of(path, layout.prefix) for path in sorted(new_files - moves)),
             before=versions(replaced),
             after=dict(after),
-            # The companions that were already installed and do not change, because an undo must
-            # leave them alone.
+            # An undo leaves alone the companions that were already installed and do not change.
             beside={name: companions[name] for name in companions if name not in after},
         )
 
@@ -255,7 +250,7 @@ class Change:
         try:
             undo = read_journal(store, UNDO)
         except (BadInput, Blocked):
-            # An unreadable journal cannot restore anything.
+            # An unreadable undo cannot restore anything, so it may be replaced.
             undo = None
         if "torch" in self.journal.after or undo is None or "torch" not in undo.after:
             kept = status_of_files(self.kept_folder)
@@ -269,7 +264,7 @@ class Change:
         It can be run again after it was stopped at any point: a file in the store was moved and is
         brought back, while any other file was never moved or is already back.
         """
-        # The change created the environment itself, so nothing in it is older.
+        # If the change created the environment itself, nothing in it is older.
         if self.journal.venv:
             for name in VENV_ENTRIES:
                 remove(self.store.parent / name)
@@ -289,7 +284,7 @@ class Change:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept_path, path)
         remove_empty(new_files)
-        # This was `--undo`, so nothing is left that could be undone.
+        # After `--undo`, nothing is left that could be undone.
         if self.journal.undoes:
             (self.store / UNDO).unlink(missing_ok=True)
         self._forget()
@@ -354,8 +349,7 @@ PACKAGE_FOLDER = re.compile(
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The existing bytecode files for these source files, such as `__pycache__/x.cpython-311.pyc`
-    for `x.py`."""
+    """The existing bytecode files for these sources: `__pycache__/x.cpython-311.pyc` for `x.py`."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -383,8 +377,7 @@ def remove_empty(files: Iterable[str]) -> None:
 
 
 def status_of_files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Maps the name of each entry of a folder to its size in bytes and its modification time in
-    whole seconds."""
+    """Maps each entry's name to its size in bytes and its modification time in whole seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -438,13 +431,12 @@ def target_folder(python: str | None, venv: str | None) -> Path:
 def recover_unfinished(
     folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
 ) -> Journal | None:
-    """Finish or roll back an interrupted change and return its journal; None if there is none.
-    Raises Blocked in a dry run, because it changes nothing, and cannot read a half-finished
-    state."""
+    """Finish or roll back an interrupted change and return its journal; None if there is none. In
+    a dry run, raise Blocked instead, because a plan cannot be made from a half-finished state."""
     store = folder / STORE
     journal = read_journal(store)
     half_made = journal is not None and journal.venv and journal.phase != "keeping"
-    problem, hint = interrupted(str(folder), System().family, half_made=bool(half_made))
+    problem, hint = interrupted(str(folder), System().family, half_made=half_made)
     if dry_run:
         if journal:
             raise Blocked(problem, hint=hint)
@@ -468,7 +460,7 @@ def recover_unfinished(
                 change.keep()
             else:
                 change.put_back()
-    # A new environment that was reverted leaves only its folder.
+    # Of a new environment that was reverted, only the folder is left.
     if journal.venv and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     talk(f"{folder} is in its {'new' if journal.phase == 'keeping' else 'previous'} state again.")
@@ -533,7 +525,7 @@ def change_to_undo(store: Path, layout: Layout) -> Change:
 def _require_kept_as_it_was(change: Change) -> None:
     """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
     then = change.journal.kept
-    # If the whole folder is gone, so is each of its files.
+    # If the folder is gone, each of its files is.
     now = status_of_files(change.kept_folder) if change.kept_folder.is_dir() else {}
     for name in sorted(now.keys() | then.keys()):
         if now.get(name) != then.get(name):
@@ -553,6 +545,7 @@ def _without_later_packages(change: Change, changed: set[str], layout: Layout) -
     """
     undo, packages = change.journal, distributions(layout)
     installed = versions(packages)
+    # The others were removed since then.
     updated = changed & installed.keys()
     later_companions: set[str] = set()
     if "torch" in undo.after:
@@ -562,7 +555,7 @@ def _without_later_packages(change: Change, changed: set[str], layout: Layout) -
     kept_since = (change.store / UNDO).stat().st_mtime
     for package in packages:
         is_undone = package.name in undo.after or package.name in later_companions
-        # A package without a RECORD counts as older. It has no list of files anyway.
+        # A package without a RECORD counts as older, because it lists no files that could stay.
         installed_at = 0.0
         with suppress(OSError):
             installed_at = os.stat(os.path.join(package.info, "RECORD")).st_mtime
@@ -586,8 +579,8 @@ def _without_later_packages(change: Change, changed: set[str], layout: Layout) -
 
 
 def _previous_files(change: Change, updated: set[str]) -> set[str]:
-    """The kept files of packages that were updated since then. Do not restore these files, because
-    they would be mixed with those of the newer release."""
+    """The places of kept files whose packages were updated since then. If they were restored, they
+    would be mixed with those of the newer release."""
     files: set[str] = set()
     for path, kept_path in change.kept_paths.items():
         folder, name = os.path.split(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
@@ -13,8 +14,7 @@ from pathlib import Path
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
-"""How often gpusetup tries to remove a folder into which another process still writes, and the
-seconds between two tries."""
+"""How often gpusetup tries to remove a folder into which another process writes, and how soon."""
 
 
 def write_safely(path: Path, text: str) -> None:
@@ -45,12 +45,11 @@ def write_safely(path: Path, text: str) -> None:
 def flush(folder: Path) -> None:
     """Write everything on a folder's filesystem to disk. Does nothing on Windows, which has no such
     call, and for a folder that does not exist, in which nothing was written."""
-    import ctypes
-
     if os.name != "posix" or not folder.is_dir():
         return
     # This only flushes one filesystem. macOS does not have the call.
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    # As if a call that does not exist had failed.
     error = errno.ENOSYS
     if syncfs:
         handle = os.open(folder, os.O_RDONLY)
@@ -71,20 +70,16 @@ def is_folder(path: str) -> bool:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener for `open` that neither follows a symbolic link nor waits for the writer of a
-    pipe."""
+    """An opener for `open` that neither follows a symbolic link nor waits for a pipe's writer."""
     # Windows has neither of these flags.
     no_follow: int = getattr(os, "O_NOFOLLOW", 0)
     no_wait: int = getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | no_follow | no_wait, 0o666)
+    return os.open(path, flags | no_follow | no_wait)
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder, retrying for two seconds while another process
-    writes into the folder.
-
-    A missing path is not an error.
-    """
+    """Delete a file, a link or a whole folder, if it exists. Retries for two seconds while another
+    process writes into the folder."""
     if path.is_symlink() or not path.is_dir():
         # One of the parent folders may be a file.
         with suppress(NotADirectoryError):
@@ -115,8 +110,8 @@ def sha256_of(path: str | Path) -> str:
 
 def files_below(top: str) -> Iterator[str]:
     """Yields the path itself if it is a file or link, otherwise every file and link below it,
-    without following links."""
-    if not os.path.isdir(top) or os.path.islink(top):
+    without following links. Nothing if the path does not exist."""
+    if not is_folder(top):
         if os.path.lexists(top):
             yield top
         return

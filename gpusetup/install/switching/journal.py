@@ -29,6 +29,7 @@ from typing import Literal
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import is_folder, no_link, write_safely
+from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
@@ -44,6 +45,7 @@ STATE_BYTES = 3 * JOURNAL_BYTES
 which takes at most twice as much space as its path."""
 LOOK_AT_IT = "nothing was changed; look at it, and delete it yourself if you don't need it"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
+"""The name of a folder with old files; without a number only in the journal that checks a plan."""
 PYTHONS_OWN = re.compile(
     r"pyvenv\.cfg"
     r"|(bin|Scripts)/(python(\d+(\.\d+)?t?)?w?(_d)?(\.exe)?|(de)?activate([._]\w+)*)"
@@ -53,8 +55,7 @@ PYTHONS_OWN = re.compile(
     # On Windows, upper and lower case in a path do not matter.
     re.IGNORECASE if os.name == "nt" else 0,
 )
-"""Files that belong to the environment itself, as paths below its prefix. No wheel may contain or
-replace them."""
+"""Files of the environment itself, as paths below its prefix, that no wheel may contain."""
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
 
@@ -66,8 +67,7 @@ class Journal(Frozen):
     gpusetup: str = __version__
     phase: Phase = "moving"
     former: str = "former"
-    """The folder in the store with the files that were moved aside. The files in it are named by
-    numbers."""
+    """The folder in the store with the files that were moved aside, which have numbers as names."""
     moves: tuple[str, ...] = ()
     """The files that are moved aside."""
     made: tuple[str, ...] = ()
@@ -75,8 +75,7 @@ class Journal(Frozen):
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     venv: bool = False
-    """Whether this change creates the whole environment, so that reverting it removes the
-    environment."""
+    """Whether this change creates the whole environment, which reverting the change removes."""
     undoes: bool = False
     """Whether this is the journal of an installation that is being undone."""
     beside: Mapping[str, str] = {}
@@ -106,10 +105,7 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically and flush it to disk. Raises Blocked if it lists too many
-    files."""
-    from gpusetup.model.codec import to_json
-
+    """Write the journal atomically and flush it to disk. Raises Blocked if it is too long."""
     text = to_json(journal, indent=1)
     # A change below this limit has an undo that is small enough to be read.
     if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
@@ -138,8 +134,6 @@ def _unusable(prefix: Path | str, objection: str) -> Blocked:
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     """A journal in the store; None if there is none. Raises BadInput if it is invalid or names
     paths outside the environment."""
-    from gpusetup.model.codec import from_json
-
     path = store / name
     raw = read_state(path)
     if raw is None:
@@ -147,7 +141,7 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     try:
         journal = from_json(raw, Journal, what=str(path))
         objection = _objection_to(journal, store)
-        # A change only creates files, so gpusetup did not create a folder among these. For an undo,
+        # A change only creates files, so `made` never names a folder of gpusetup's. For an undo,
         # this is checked when it begins.
         if objection is None and name == JOURNAL:
             folder = next(filter(is_folder, paths_in(store, journal.made)), None)
@@ -171,8 +165,7 @@ NEXT_STEPS = {
 
 
 def _objection_to(journal: Journal, store: Path) -> str | None:
-    """The reason why a journal must not be followed; None if it only changes files of its own
-    environment."""
+    """The reason why a journal must not be followed; None if it only changes its environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
@@ -181,10 +174,10 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     # Reverting the change that makes an environment deletes it. In `keeping` it is only completed,
     # and a later undo leaves the environment.
     if journal.venv and journal.phase != "keeping":
+        # An undo is only written when the environment is complete.
         if os.path.lexists(store / UNDO):
             return "it is of an environment that is being made, but this one is done"
-        # Anybody could write such a journal, for example into a checkout. Only gpusetup's own note
-        # proves that it is genuine.
+        # Anybody could write such a journal, for example into a checkout, but not gpusetup's note.
         if not has_creation_note(store, journal):
             return (
                 "it is of an environment that is being made, and gpusetup has no note of that; if "
@@ -219,8 +212,8 @@ def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
 
 
 def note_creation(store: Path, journal: Journal) -> None:
-    """Record, outside the environment, that gpusetup is creating it. The note's name is unique,
-    because the journal's `former` is random."""
+    """Record, outside the environment, that gpusetup is creating it, under the journal's random
+    name of the folder `former`."""
     write_safely(own_folder(MAKING) / journal.former, os.path.realpath(store.parent))
 
 

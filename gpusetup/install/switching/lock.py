@@ -1,5 +1,4 @@
-"""The two locks of an environment: gpusetup holds one, and the installer holds the other while it
-writes."""
+"""The two locks of an environment: gpusetup's, and one for an installer while it writes."""
 
 from __future__ import annotations
 
@@ -8,14 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
 
 from gpusetup.errors import Blocked
 from gpusetup.install.switching.journal import checked_status, require_lock
 from gpusetup.system.refusals import READ_ONLY, blocked_by_files
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 LOCK_SECONDS = 10.0
 """How many seconds a second process waits for the first."""
@@ -33,8 +30,7 @@ def locked(store: Path, talk: Callable[[str], None]) -> Iterator[None]:
     waits for an installer that is still running although its gpusetup was killed.
     """
     prefix = store.parent
-    # The folders that `mkdir` creates, innermost first. If a path is too long, only the outer ones
-    # are created, so removing the inner ones fails.
+    # The folders that `mkdir` will create, innermost first.
     new_folders = [folder for folder in (prefix, *prefix.parents) if not folder.exists()]
     checked_status(store)
     require_lock(store / "lock")
@@ -65,7 +61,7 @@ def locked(store: Path, talk: Callable[[str], None]) -> Iterator[None]:
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove these folders, innermost first, as far as they are empty."""
+    """Remove these folders, innermost first, as far as they exist and are empty."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
@@ -74,8 +70,6 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 def _acquired(path: Path, talk: Callable[[str], None], holder: str, seconds: float) -> FileLock:
     """The lock of a file, once it is free; `holder` is the sentence that says who holds it. Raises
     Blocked if it is not free after this time."""
-    from filelock import FileLock, Timeout
-
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

@@ -32,8 +32,7 @@ UV_LOCK = ".lock"
 MOST_READERS = 8
 """How many files are read at once; more would not be faster on a disk."""
 FILES_AT_ONCE = 200
-"""How many files one thread reads at a time: torch has 15,000 files, most of them a few
-kilobytes."""
+"""How many files one thread reads at a time: most of torch's 15,000 files have few kilobytes."""
 MOST_HASHED_BYTES = 4 << 20
 """A larger file is compared by its size alone. That shows a cut file, and nobody edits a library by
 hand; to hash the gigabytes of CUDA's libraries takes longer than to link them."""
@@ -49,8 +48,7 @@ the one that is unpacked last counts."""
 
 
 def staging_folder(prefix: str) -> str:
-    """The staging folder in an environment, in which wheels are unpacked before their files are
-    moved."""
+    """The folder in an environment in which wheels are unpacked before their files are moved."""
     return os.path.join(prefix, STORE, STAGING)
 
 
@@ -60,19 +58,17 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except UnpackedFilesDiffer:
-        # uv then downloads these packages again.
+        # Without these packages in its cache, uv downloads them again.
         forget = (uv_program(), "cache", "clean", *(wheel.name for wheel in plan.wheels))
         run_step(job, Step(argv=forget), uv_environment())
         return _unpack(job, plan, layout)
 
 
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Run uv in the staging folder, check the unpacked files, and return each with its place in the
-    environment."""
+    """Run uv in the staging folder, check the unpacked files, and map each to its place."""
     folder = Path(staging_folder(layout.prefix))
     remove(folder)
-    # `unpack_step`, which made the last step of the plan, names the same `tmp`, `pylock.toml` and
-    # `root` in this folder.
+    # The plan's last step (`unpack_step`) names `tmp`, `pylock.toml` and `root` in this folder.
     (folder / "tmp").mkdir(parents=True)
     # Nobody else may change the files between their check and their move.
     folder.chmod(0o700)
@@ -105,7 +101,7 @@ def checked_places(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[
     Raises UnpackedFilesDiffer if a file is not as its wheel's list states.
     """
     listed_digests = _digests_listed_in(root, {wheel.name for wheel in wheels})
-    # torch has 15,000 files in 1,100 folders.
+    # Computed once for each folder: torch has 15,000 files in 1,100 folders.
     place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
     places = {}
     for path in listed_digests:
@@ -123,7 +119,7 @@ def _digests_listed_in(root: Path, names: set[str]) -> ListedDigests:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
             raise UnpackedFilesDiffer(f"uv wrote what is no file: {os.path.relpath(path, root)}")
-    # A package may hold a copy of another one, whose list is not directly in the library folder.
+    # Only lists directly in a library folder count: a package may hold a copy of another one.
     records = [
         path
         for path in unpacked_files
@@ -167,10 +163,11 @@ def _require_same_content(root: Path, listed_digests: ListedDigests) -> None:
         if "" in size_of_digest:
             return False
         size = os.path.getsize(path)
-        # If the lists state no size or different ones, only the content decides.
+        # A large file is not hashed if all lists state its size.
         if size > MOST_HASHED_BYTES and {*size_of_digest.values()} == {str(size)}:
             return False
-        # Wheels use sha256; a list with any other digest is refused.
+        # A list states `sha256=` and the base64 text without its padding. Any other digest, which
+        # wheels do not use, counts as wrong.
         digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
         return f"sha256={digest.rstrip('=')}" not in size_of_digest
 
@@ -200,9 +197,10 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     # Python on Debian and Fedora puts `local` before all other parts.
     if parts and parts[0] == "local":
         parts = parts[1:]
+    # A folder named like a library further down belongs to a package.
     for depth, part in enumerate(parts[: LIBRARY_DEPTH + 1]):
         if part in LIBRARIES:
-            # Fedora keeps compiled packages in a folder of their own.
+            # Fedora keeps compiled packages in a separate folder.
             is_platform = parts[0] == "lib64" and layout.platlib != layout.purelib
             library = layout.platlib if is_platform else layout.purelib
             return os.path.join(library, *parts[depth + 1 :])
