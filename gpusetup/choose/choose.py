@@ -87,21 +87,21 @@ def choose_with_packages(
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
     without_wheel = source_only(question) if wish.words else {}
     packages = tuple(word for word in wish.packages if name_of(word) not in without_wheel)
-    wish = replace(wish, packages=packages)
-    question = replace(question, wish=wish)
-    choice = choose_torch(wish, host, catalog)
+    remaining = replace(wish, packages=packages)
+    question = replace(question, wish=remaining)
+    choice = choose_torch(remaining, host, catalog)
     # No index is known to have a nightly or a vendor's build, which has no `pythons`. If such a
     # torch stays, the index cannot be asked what goes with it.
     staying = None if choice.installs_torch else choice.build
     is_on_no_index = staying is not None and not staying.pythons
     package_set = None
-    if wish.words and wish.offline:
+    if remaining.words and wish.offline:
         package_set = set_by_table(question)
-    elif wish.words and index is not None and not is_on_no_index:
-        leaves_unused = not choice.installs_torch and leaves_gpu_unused(wish, host, catalog)
+    elif remaining.words and index is not None and not is_on_no_index:
+        leaves_unused = not choice.installs_torch and leaves_gpu_unused(remaining, host, catalog)
         # Packages that bring torch need it on the GPU, so its CPU build does not stay.
-        if leaves_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
-            choice = least_change(wish, host, catalog)
+        if leaves_unused and "torch" in index.ask(SetQuestion(words=remaining.words)).packages:
+            choice = least_change(remaining, host, catalog)
         # If torch is installed, the search starts with the installed build.
         package_set = Search(question, index).best(choice.build if choice.installed else None)
     elif choice.build is not None and choice.installs_torch and question.why_not(choice.build):

@@ -74,10 +74,7 @@ def steps_of_wheels(
     members of torch's family by name, without those that have no release for this torch, and
     requirements for other packages. Raises Unsatisfiable if no wheel fits.
     """
-    install: Words = (*python_command(python), "-m", "pip", "install")
-    if installer == "uv":
-        install = ("uv", "pip", "install", *(("--python", python) if python else ()))
-    build, other_packages = choice.build, [word for word in packages if word not in FAMILY]
+    build = choice.build
     # No index is known to have a build without Pythons, such as a vendor's.
     if build is None or build.channel != "pytorch" or not build.pythons:
         raise Unsatisfiable("No wheel of torch fits this machine")
@@ -96,6 +93,7 @@ def steps_of_wheels(
     exact += requirements_on_torch_index(choice)
     url = build.index or index_url(build.backend, root)
     if installer == "uv":
+        install: Words = ("uv", "pip", "install", *(("--python", python) if python else ()))
         # torch's own index comes before the indexes in the user's configuration, because uv uses
         # the first index that has a project. `--index-url` would not work here, because
         # UV_DEFAULT_INDEX overrides it. As the default index too, it is the only one
@@ -103,9 +101,11 @@ def steps_of_wheels(
         reinstall = tuple(f"--reinstall-package={name}" for name in reinstalled)
         from_torch_index = ("--index", url, "--default-index", url, *reinstall)
     else:
+        install = (*python_command(python), "-m", "pip", "install")
         # pip can only reinstall all packages of a command.
         reinstall = ("--force-reinstall",) if reinstalled else ()
         from_torch_index = (*reinstall, "--index-url", url)
+    other_packages = [word for word in packages if word not in FAMILY]
     # torch by itself neither installs numpy nor needs it.
     needs_numpy = other_packages or any(name != "torch" for name in family)
     limits = numpy_limits(build.torch) if needs_numpy else ()
@@ -154,11 +154,6 @@ def steps_of_conda(
     those that were built for this torch. Of `packages`, only torch's companions count. Raises
     Unsatisfiable if conda's channels have no build that fits.
     """
-    # The new environment is named even though it should be active by then. If `conda activate`
-    # fails, its packages must not go into another environment.
-    target: Words = ("--name", name) if name else ()
-    if machine.python.manager == "conda" and machine.python.prefix and not name:
-        target = ("--prefix", machine.python.prefix)
     build = choice.build
     if build is None or build.channel == "pytorch":
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
@@ -180,6 +175,11 @@ def steps_of_conda(
     options = ["--override-channels"]
     for channel in CHANNELS[build.channel]:
         options += ["--channel", channel]
+    # The new environment is named even though it should be active by then. If `conda activate`
+    # fails, its packages must not go into another environment.
+    target: Words = ("--name", name) if name else ()
+    if machine.python.manager == "conda" and machine.python.prefix and not name:
+        target = ("--prefix", machine.python.prefix)
     install = Step(argv=("conda", "install", "--yes", *target, *options, *specs, *limits))
     if not name:
         return (install,)

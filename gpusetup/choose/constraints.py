@@ -121,7 +121,7 @@ def _unmet_by_driver_or_jetson(build: TorchBuild, question: BuildQuestion) -> It
 
 def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason if the build has no kernels for one of the GPUs."""
-    host, maker, gpus = question.host, question.maker, question.maker_gpus
+    maker, gpus = question.maker, question.maker_gpus
     if maker:
         # A GPU that none of the maker's builds supports is a reason against this one, too.
         for_no_build = why_no_builds(maker, gpus, in_scope(question), question.platform)
@@ -130,6 +130,7 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     # A CPU build has no kernels for any GPU; `why_gpu_is_missing_or_unused` judges it.
     if build.cuda is None:
         return None
+    host = question.host
     codes = (*build.kernels, *build.ptx)
     without_kernels = []
     for gpu in host.gpus:

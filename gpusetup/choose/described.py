@@ -38,14 +38,14 @@ def described(
     platforms = {platform_implied(name, catalog) for name in gpus}
     # Several GPUs describe the platform only if they agree on it.
     implied = platforms.pop() if len(platforms) == 1 else None
-    os, _, architecture = (implied or "").partition("-")
-    if os == "macos" and family not in (None, "macos"):
+    implied_family, _, implied_machine = (implied or "").partition("-")
+    if implied_family == "macos" and family not in (None, "macos"):
         raise UsageError(
             f"{gpus[0]!r} is a chip of Apple, and `--os {family}` is not a Mac's system",
             hint="leave out `--os`",
         )
-    if implied and family in (None, os):
-        family, machine = os, machine or architecture
+    if implied and family in (None, implied_family):
+        family, machine = implied_family, machine or implied_machine
     for value, pattern, meaning, example in (
         (python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
         (glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
@@ -80,22 +80,22 @@ def with_gpus(
 ) -> Snapshot:
     """The snapshot with the named GPUs and driver. Raises UsageError for a text that names none."""
     if driver:
-        driver = driver.strip()
-        if not re.fullmatch(r"\d{3}(\.\d+){0,3}", driver):
+        text = driver.strip()
+        if not re.fullmatch(r"\d{3}(\.\d+){0,3}", text):
             raise UsageError(
-                f"{driver!r} is not a version of an NVIDIA driver",
+                f"{text!r} is not a version of an NVIDIA driver",
                 hint="for example `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
             )
         # A branch alone (`580`) means the first driver of that branch that supports a CUDA version.
         floors = filter(None, (row.on(snapshot.os.family or "linux") for row in catalog.toolkits))
-        of_branch = [floor for floor in floors if floor.partition(".")[0] == driver]
-        driver = min(of_branch, key=parsed, default=driver)
+        of_branch = [floor for floor in floors if floor.partition(".")[0] == text]
+        version = min(of_branch, key=parsed, default=text)
         # The GPUs no longer count as listed by the driver, and an empty list, which would mean that
         # there is none, becomes None: unknown. So does the bus of the machine that was read.
         gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
         snapshot = replace(
             _without_driver(snapshot),
-            driver=Driver(version=driver),
+            driver=Driver(version=version),
             pci_devices=None,
             gpus=gpus or None,
         )

@@ -461,10 +461,10 @@ class Search:
     def _reason_for_user(self, reason: str) -> str:
         """uv's reason, cut to a screen's length. It names the torch that was tried as a requirement
         of the user, which is only right if they named one."""
-        reason = reason[:MOST_OF_A_REASON]
+        shown = reason[:MOST_OF_A_REASON]
         if self.question.wish.torch:
-            return reason
-        return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)
+            return shown
+        return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", shown)
 
     def _refuse_other_python(self, word: str) -> None:
         """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that

@@ -73,8 +73,8 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
             version, _, label = lock_of(any_release)["torch"]["version"].partition("+")
             # A folder of wheels may have only a CPU build, which does not replace one for a GPU.
             if label != "cpu" or task.build.backend == "cpu":
-                task = task.within(f"=={version}", "the newest on the mirror that fits")
-                return plan_task(job, target, task)
+                newest_task = task.within(f"=={version}", "the newest on the mirror that fits")
+                return plan_task(job, target, newest_task)
         # The mirror has no other torch that fits, so the first error stays: it names the wheel.
         raise
 
@@ -226,7 +226,7 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
     If torch and all requested companions are already installed in these versions, they are all
     downloaded again, because the user requested them.
     """
-    installed = target.installed
+    installed, to_lock = target.installed, question
     if installed:
         new_versions = {name: row["version"] for name, row in changes_of(question).items()}
         names = [name for name in question.names if installed.get(name) != new_versions.get(name)]
@@ -235,14 +235,14 @@ def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Whe
         # Only packages were requested, and all of them are installed.
         if not names and not others:
             return ()
-        question = replace(
+        to_lock = replace(
             question,
             family=tuple(f"{name}=={new_versions[name]}" for name in names),
             others=tuple(f"{name}=={new_versions[name]}" for name in others),
         )
     # What changes in an existing environment already includes the dependencies.
-    locked = lock_of(question, with_dependencies=not installed)
-    wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
+    locked = lock_of(to_lock, with_dependencies=not installed)
+    wheels = [wheel_of(row, to_lock, job.settings) for row in locked.values()]
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
     return tuple(wheels if job.settings.is_offline else with_sizes(wheels, question.index))
 

@@ -104,8 +104,6 @@ class Task(Frozen):
 
 def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     """The error for a problem that installing torch does not fix, with what to do instead."""
-    version = machine.torch.version
-    stays = f"torch {version} was left as it is" if version else "torch was not installed"
     hint = ""
     if trouble.fix:
         commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
@@ -115,6 +113,8 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     # whatever the person asks for.
     if trouble.severity not in RECORDS[trouble.id].before_torch:
         hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
+    version = machine.torch.version
+    stays = f"torch {version} was left as it is" if version else "torch was not installed"
     return Unsatisfiable(
         f"{trouble.title} ({trouble.id}). Installing torch would not fix that, so {stays}",
         hint=hint,

@@ -60,8 +60,8 @@ class Decision(Frozen):
 
 
 def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Decision:
-    """The wish for what these files ask for on a host, together with the command's options, which
-    `wish` contains.
+    """The wish for what these files ask for on a host, together with `wish`, the options of the
+    command.
 
     Raises Unsatisfiable if no build inside the bounds fits, if the Python here is excluded, or if
     an image's own torch must stay.
@@ -89,14 +89,14 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     bounds = bounds_of([*requests, *limits], direct, catalog)
     torch = wish.torch
     if bounds.torch:
-        # A bare version of `--torch` (`2.9.1`) means exactly that one, with a file's bounds too.
+        # `--torch 2.9.1` becomes `==2.9.1`, which can be joined with the bounds of the files.
         torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
     # A backend that the user names takes precedence over the one in a pin.
     backend = wish.wanted_backend
     if backend == "auto":
         backend = bounds.backend or "auto"
     texts = (one.text for one in requests if one.name not in FAMILY)
-    wish = replace(
+    combined = replace(
         wish,
         torch=torch,
         backend=backend,
@@ -105,16 +105,16 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
         from_project=bool(requests),
     )
     for ask in asks:
-        refuse_python(ask, wish, host, catalog)
-    if wish.backend == "auto":
-        wish, reason = with_preferred(wish, preferred, host, catalog)
+        refuse_python(ask, combined, host, catalog)
+    if combined.backend == "auto":
+        combined, reason = with_preferred(combined, preferred, host, catalog)
         notes += [reason] if reason else []
     # Without a bound, it is not the project that excludes builds, and `choose` gives the reason.
     if bounds.place:
         first_named = next((backend for backend, _ in preferred), None)
-        refuse_bound(wish, bounds.place, bounds.backend or first_named, host, catalog)
+        refuse_bound(combined, bounds.place, bounds.backend or first_named, host, catalog)
     notes += notes_on_direct(direct, host.machine)
-    return Decision(wish=wish, variant=chosen, notes=tuple(dict.fromkeys(notes)))
+    return Decision(wish=combined, variant=chosen, notes=tuple(dict.fromkeys(notes)))
 
 
 def named_backends(ask: Ask, ask_here: Ask) -> Iterator[tuple[str, str]]:
@@ -155,7 +155,7 @@ def notes_of(ask: Ask) -> Iterator[str]:
     # uv itself reads the indexes of a pyproject.toml, in whose folder it runs.
     is_of_pip = ask.kind in ("requirements", "environment", "dockerfile")
     for index in ask.indexes if is_of_pip else ():
-        # The command that installs names an index of torch's itself, by the chosen backend.
+        # torch's own index and its mirrors need no note: the command to install names the index.
         if not (index.backend or "/whl" in index.url or "pytorch" in index.url):
             shown = without_logins(index.url)
             yield f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it"

@@ -31,7 +31,7 @@ def add_environment(ask: Ask) -> None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    text, name = named_file.read_text(ask.path, MOST_BYTES), Path(ask.path).name
+    text = named_file.read_text(ask.path, MOST_BYTES)
     try:
         document = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError) as problem:
@@ -41,12 +41,14 @@ def add_environment(ask: Ask) -> None:
     if not isinstance(listed, list):
         raise BadInput(f"{ask.path} has no list of dependencies", hint="conda's file has one")
     ask.brings_python = True
+    path = Path(ask.path)
     for item in listed:
         if isinstance(item, str):
-            add_spec(ask, item, name)
+            add_spec(ask, item, path.name)
+        # `- pip: [...]` lists what pip installs.
         lines = item.get("pip") if isinstance(item, dict) else None
         for line in lines if isinstance(lines, list) else ():
-            add_line(ask, *option_of(str(line)), f"{name}, pip", Path(ask.path).parent)
+            add_line(ask, *option_of(str(line)), f"{path.name}, pip", path.parent)
 
 
 def add_spec(ask: Ask, text: str, file: str) -> None:

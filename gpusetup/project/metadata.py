@@ -187,7 +187,6 @@ def add_setup_py(ask: Ask) -> None:
     """Add what the call of `setup()` in a setup.py asks for, as far as it is written out there.
     Raises SyntaxError, ValueError, RecursionError or MemoryError if it is no Python."""
     tree = ast.parse(named_file.read_text(ask.path, MOST_BYTES))
-    place = f"{Path(ask.path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
     variables: dict[str, ast.expr] = {}
     arguments: dict[str | None, ast.expr] = {}
@@ -205,7 +204,7 @@ def add_setup_py(ask: Ask) -> None:
         for word, value in arguments.items()
     }
     ask.python = _text(values.get("python_requires"))
-    needed = values.get("install_requires")
+    needed, place = values.get("install_requires"), f"{Path(ask.path).name}, install_requires"
     if isinstance(needed, (ast.List, ast.Tuple)):
         for line in filter(None, map(_text, needed.elts)):
             ask.add(line, place)

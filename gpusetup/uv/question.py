@@ -382,15 +382,15 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
     # Without bytecode, the unpacked files are exactly those that the wheels list.
     options = ["--quiet", "--no-deps", "--no-build", "--no-compile-bytecode"]
     options += ["--preview-features", "pylock"]
-    # The switch (`unpack.py`) makes the folder `tmp`, writes this lock, and reads `root`.
-    where = ("--python", python, "--prefix", str(Path(stage, "root")))
-    lock = ("-r", str(Path(stage, "pylock.toml")))
     if settings.has_target:
         # A target folder in the user's settings would count more than `--prefix`.
         options.append("--no-config")
     if settings.links_files:
         # A link into the cache would break when the cache is emptied.
         options += ["--link-mode", "copy"]
+    # `unpack.py` makes the folder `tmp`, writes this lock, and reads `root`.
+    where = ("--python", python, "--prefix", str(Path(stage, "root")))
+    lock = ("-r", str(Path(stage, "pylock.toml")))
     # On the environment's own disk, whose space was checked; `/tmp` may be too small for torch.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
     return Step(
