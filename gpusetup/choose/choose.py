@@ -179,8 +179,7 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
         # The first request that the machine or the report shows and for which a build fits. If none
         # fits, the choice for the last request says why.
         for shown_wish in wishes_shown(host.machine, catalog):
-            shown_wish = replace(shown_wish, installer=wish.installer)
-            choice = least_change(shown_wish, host, catalog)
+            choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
             if choice.build is not None:
                 break
         return choice

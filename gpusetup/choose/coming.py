@@ -163,6 +163,7 @@ def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, 
     if build is None or not build.pythons:
         return ()
     companions = tuple(name for name in installed_family(machine)[1:] if name in build.family())
+    # A new environment would not choose by itself what was refused here or asked for.
     if choice.action == "refused" or wish.names_build or wish.installer != "auto":
         return ("--torch", build.torch, "--backend", build.backend, *companions)
     # Without options, a new environment gets the newest torch, but no companions.

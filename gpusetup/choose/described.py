@@ -55,7 +55,7 @@ def described(
     # The described machine has another environment.
     interpreter = replace(snapshot.python, executable=None, prefix=None)
     if family not in (None, snapshot.os.family):
-        # What was read about this system's Python, such as its installer, does not apply there.
+        # Of this system's Python, only the version applies there. A described one has 64 bits.
         interpreter = Python(
             version=interpreter.version, free_threaded=interpreter.free_threaded, bits=64
         )

@@ -205,7 +205,7 @@ def dependents_to_reinstall(machine: Snapshot, build: TorchBuild) -> tuple[str, 
 
 def changed_with_torch(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
     """The names of torch, its companions and the packages that change with this build."""
-    # A report does not show the whole environment, so assume that it has the companions too.
+    # If the packages are unknown, or not all, as in a report, assume that it has the companions.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
     dependents = dependents_to_reinstall(machine, build) if build else ()

@@ -81,7 +81,6 @@ def builds_of_maker(
     """The builds for a maker's GPUs on a platform, best first: those of PyTorch's index with the
     newest torch and the newest ROCm whose kernels were read, then those of AMD's index."""
     rows = []
-    # A machine's name may contain a hyphen, because a snapshot may say anything.
     family, _, machine = platform.partition("-")
     for release in catalog.other_makers:
         # Python versions, C library and companions are those of the CPU build of the same torch,

@@ -178,8 +178,11 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
         return {}
     for word in question.wish.words:
         project = companion_table().project(name_of(word))
-        rows = rows_allowed(project, Requirement(word).specifier) if project else ()
-        if project is None or not rows or any(map(project.has_wheels, rows)):
+        if project is None:
+            continue
+        rows = rows_allowed(project, Requirement(word).specifier)
+        # Without a row, nothing is known about the wheels of these releases.
+        if not rows or any(map(project.has_wheels, rows)):
             continue
         # What cannot run here is refused with that reason instead.
         if why_not_on_host(project, build, question.host.facts) is None:
@@ -583,25 +586,30 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
     version = exact_version(Requirement(word).specifier)
     row = row_of(project, version) if project and version else None
     torch = exact_version(SpecifierSet(row.torch or "")) if row else None
+    if project is None or torch is None:
+        return None
     of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=torch))
-    if project is None or torch is None or fitting_builds(of_pin):
+    if fitting_builds(of_pin):
         return None
     near = nearest_build(torch, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
-    releases, steps = [], []
-    for other in project.rows:
+    steps = []
+    if near:
         # By the table alone, so that a release without a wheel does not count.
-        if near and not why_row_differs(
-            project, other, near, question.catalog, by_table=True, of_torch_index=False
-        ):
-            releases.append(other.versions.removeprefix("=="))
-    if near and releases:
-        # The table is sorted from new to old. The nearest to the pin is the oldest release for a
-        # newer torch, and the newest for an older one.
-        release = releases[-1] if parsed(near.torch) > parsed(torch) else releases[0]
-        steps.append(
-            f"the nearest that works: {project.name} {release} with torch {near.torch} from "
-            f"{near.backend}: change the pin, then run this again"
-        )
+        releases = [
+            other.versions.removeprefix("==")
+            for other in project.rows
+            if not why_row_differs(
+                project, other, near, question.catalog, by_table=True, of_torch_index=False
+            )
+        ]
+        if releases:
+            # The table is sorted from new to old. The nearest to the pin is the oldest release for
+            # a newer torch, and the newest for an older one.
+            release = releases[-1] if parsed(near.torch) > parsed(torch) else releases[0]
+            steps.append(
+                f"the nearest that works: {project.name} {release} with torch {near.torch} from "
+                f"{near.backend}: change the pin, then run this again"
+            )
     return refusal(f"{word} needs torch {torch}, which {main_reason(of_pin)}", steps=steps)
 
 

@@ -175,7 +175,7 @@ def backend_label(text: str) -> str:
     ('auto', 'cu124', 'cu12', 'xpu')
     """
     plain = re.sub(r"[\s_-]+", "", text.lower())
-    # A CUDA patch release (12.4.1) has no folder on the index. Any CUDA has one minor digit.
+    # A label is for a minor version, which has one digit: 12.4.1 is in the folder of 12.4.
     cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
     return f"cu{cuda[1]}{cuda[2]}" if cuda else plain
 

@@ -64,7 +64,7 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest build that fits; None if its torch is no newer than the one of this task."""
         offer = offer_of(self.choice, without_logins(self.root))
-        # If packages limit torch's version, a newer torch would not work with them, so offer none.
+        # Packages that were chosen together with this torch may not work with a newer one.
         if offer is None or self.choice.notes_on_packages:
             return None
         return offer if parsed(offer.torch) > parsed(self.build.torch) else None
@@ -144,8 +144,8 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
 
 def check_environment(machine: Snapshot) -> None:
     """Raise Blocked if the environment must not be changed."""
-    folder = new_folder(machine)
-    python, hint = machine.python, f"use your own environment: add `--venv {folder}` to the command"
+    python = machine.python
+    hint = f"use your own environment: add `--venv {new_folder(machine)}` to the command"
     # On Windows, gpusetup often runs in the system's own Python, which the user has not named.
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

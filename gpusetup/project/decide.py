@@ -215,7 +215,7 @@ def with_preferred(
     """
     reasons = []
     for backend, place in preferred:
-        # Where no NVIDIA GPU would stay unused, the project may choose the CPU.
+        # If no NVIDIA GPU was found, or it is unknown, the project may choose the CPU.
         if backend == "cpu" and host.facts.presence == "some":
             reasons.append(f"{place} names the index for the CPU, which would not use the GPU")
             continue

@@ -177,8 +177,8 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
 
 
 def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Yields each option that has a value, by pip's short name, with it, and each package with ""
-    as its option. Flags are skipped."""
+    """Yields each option that has a value, by pip's short name, and its value; for a package, ""
+    and the package. Flags are skipped."""
     for word in words:
         short = SHORT_OPTION.fullmatch(word)
         name, equal, value = word.partition("=")

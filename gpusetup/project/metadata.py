@@ -16,6 +16,7 @@ from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
+from gpusetup.model.builds import FAMILY
 from gpusetup.project.ask import MOST_BYTES, Ask, Source, Variant, direct_reference, named_family
 from gpusetup.project.requirements import add_file
 from gpusetup.uv.toml import parse_toml
@@ -105,11 +106,10 @@ def add_uv(ask: Ask, uv: Mapping[str, Any]) -> None:
                 reference = direct_reference(
                     f"{package} @ {address}", f"{place} sources", variant, marker
                 )
+                # A stranger's key may be no package name, which gives None.
                 ask.direct += [reference] if reference else []
                 elsewhere.add(package)
-    ask.requests = [
-        one for one in ask.requests if one.name not in elsewhere or named_family([one.name])
-    ]
+    ask.requests = [one for one in ask.requests if one.name not in elsewhere or one.name in FAMILY]
 
 
 def add_poetry(ask: Ask, poetry: Mapping[str, Any]) -> None:
@@ -130,13 +130,14 @@ def add_poetry(ask: Ask, poetry: Mapping[str, Any]) -> None:
             # One row for each platform, if they differ; a row is often only a version.
             for row in value if isinstance(value, list) else [value]:
                 spec = row if isinstance(row, dict) else {"version": row}
-                address = address_in(spec)
+                address, markers = address_in(spec), text_in(spec, "markers")
+                if address:
+                    ask.add(f"{package} @ {address}", f"{name}, {package}", variant)
+                    continue
                 extras = ",".join(str(extra) for extra in list_in(spec, "extras"))
                 line = f"{package}{f'[{extras}]' if extras else ''}"
                 line += specifier_of_poetry(str(spec.get("version", "*")))
-                if text_in(spec, "markers"):
-                    line += f"; {spec['markers']}"
-                line = f"{package} @ {address}" if address else line
+                line += f"; {markers}" if markers else ""
                 ask.add(line, f"{name}, {package}", variant)
     for row in list_in(poetry, "source"):
         if isinstance(row, dict):
@@ -239,7 +240,7 @@ def add_lock(ask: Ask) -> None:
         ask.add(f"{package}=={version}", f"{name}, {package}")
         url = text_in(source, "registry") or text_in(row, "index")
         # Only the index of torch's family shows a backend.
-        if url and named_family([package]) and url not in [one.url for one in ask.indexes]:
+        if url and package in FAMILY and url not in [one.url for one in ask.indexes]:
             ask.add_index(url, name)
 
 

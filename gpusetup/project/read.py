@@ -46,7 +46,8 @@ def read_ask(path: str) -> Ask:
             if setup.requests or setup.unread:
                 # Without `[project]`, the answer names the file that has the requirements.
                 ask.path = path if ask.has_project else str(file)
-                ask.requests, ask.python = setup.requests, ask.python or setup.python
+                ask.python = ask.python or setup.python
+                ask.requests += setup.requests
                 ask.direct += setup.direct
                 ask.left_out += setup.left_out
                 ask.unread += setup.unread

@@ -62,7 +62,7 @@ def uv_error(
     if output.exit == EXIT_FAILED:
         error_class = Unreached
     elif output.exit == EXIT_NO_SOLUTION:
-        # uv also finds no solution if an index does not answer.
+        # uv also ends with 1 if an index does not answer, and then says so in other words.
         is_unanswered = NO_SOLUTION not in text or NOT_ANSWERED.search(" ".join(text.split()))
         error_class = Unreached if is_unanswered else no_solution
     return error_class(f"{cause(text)}\n  {title}: {text}", hint=hint_for(error_class))

@@ -6,14 +6,14 @@ import re
 import sys
 from typing import Any
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 
 def parse_toml(text: str) -> dict[str, Any]:
     """The values in a TOML document. Raises ValueError if it is invalid."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     # tomllib takes a time that grows with the square of the parts of a dotted key.
     if re.search(r"(?:[\w-]{1,60}\s?\.\s?){200}", text):
         raise ValueError("a key has too many parts")

@@ -90,6 +90,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
                 output = run_step(job, plan.steps[0], uv_environment())
                 if not output.ok:
                     raise uv_error(f"{venv} cannot be made", output)
+                # The prefix as the user named it; the interpreter may print it without links.
                 layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
@@ -176,7 +177,7 @@ class Change:
     def enter(self, phase: Phase, **more: Any) -> None:
         """Record in the journal that a phase begins, and new values for its other fields."""
         journal = replace(self.journal, phase=phase, **more)
-        # Checking the paths, of which there may be thousands, takes a while.
+        # Without new values, the paths are the same. There may be thousands to check.
         if more:
             require_followable(self.store, journal)
         self.journal = journal
@@ -325,6 +326,7 @@ def renames(places: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     A package's folder is renamed as a whole if nothing is in its place: torch has 15,000 files in
     1,100 folders, and to make and remove each folder takes longer than uv needs to unpack them.
     """
+    # Files outside a package's folder, such as scripts, are under "".
     files_by_folder: dict[str, list[str]] = {}
     for source in places:
         package_folder = PACKAGE_FOLDER.match(source)
@@ -332,11 +334,10 @@ def renames(places: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for folder, sources in files_by_folder.items():
         # The folder's own place: the place of a file without the path below the folder.
         place = places[sources[0]].removesuffix(sources[0][len(folder) :])
-        # Whether each file keeps its path below the folder.
-        keeps_shape = all(places[source] == place + source[len(folder) :] for source in sources)
+        keeps_paths = all(places[source] == place + source[len(folder) :] for source in sources)
         # An empty folder would be moved along, but never be removed again.
         has_empty = any(not (folders or files) for _, folders, files in os.walk(folder))
-        if folder and keeps_shape and not has_empty and not os.path.lexists(place):
+        if folder and keeps_paths and not has_empty and not os.path.lexists(place):
             yield folder, place
         else:
             yield from ((source, places[source]) for source in sources)
@@ -395,6 +396,7 @@ def drop_leftovers(store: Path) -> None:
         if not is_kept:
             remove(folder)
     remove(store / STAGING)
+    # `write_safely` leaves such a file if it is killed.
     for unfinished_file in store.glob("*.new"):
         remove(unfinished_file)
     with suppress(OSError):
@@ -482,6 +484,7 @@ def undo(talk: Callable[[str], None], layout: Layout) -> None:
         change = change_to_undo(store, layout)
         talk("Restoring the previous state ...")
         with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
+            # An undo keeps the environment, even one that the installation created.
             change.enter("moving", undoes=True, venv=False)
             change.put_back()
 

@@ -43,6 +43,8 @@ JOURNAL_BYTES = 32 << 20
 STATE_BYTES = 3 * JOURNAL_BYTES
 """The maximum size of a file that is read. An undo also lists the size and time of each kept file,
 which takes at most twice as much space as its path."""
+NAME_LETTERS, PATH_LETTERS = 80, 200
+"""How much of a name and of a path in a stranger's journal a message shows."""
 LOOK_AT_IT = "nothing was changed; look at it, and delete it yourself if you don't need it"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 """The name of a folder with old files; without a number only in the journal that checks a plan."""
@@ -146,7 +148,7 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         if objection is None and name == JOURNAL:
             folder = next(filter(is_folder, paths_in(store, journal.made)), None)
             if folder is not None:
-                objection = f"it names a folder as a new file: {folder[:200]!r}"
+                objection = f"it names a folder as a new file: {folder[:PATH_LETTERS]!r}"
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
@@ -168,7 +170,8 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     """The reason why a journal must not be followed; None if it only changes its environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
-        return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
+        name = journal.former[:NAME_LETTERS]
+        return f"the journal names a folder that gpusetup did not make: {name!r}"
     if os.path.lexists(former) and (former.is_symlink() or not former.is_dir()):
         return f"{former} is no folder"
     # Reverting the change that makes an environment deletes it. In `keeping` it is only completed,
@@ -186,11 +189,11 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
     outside = first_outside(store, paths)
     if outside is not None:
-        return f"{outside[:200]!r} is outside, or a symbolic link leads out of it"
+        return f"{outside[:PATH_LETTERS]!r} is outside, or a symbolic link leads out of it"
     # `first_of_python` needs paths below the prefix, which the check above ensures.
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:
-        return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
+        return f"it names a file of the environment's own Python: {pythons_own[:PATH_LETTERS]!r}"
     return None
 
 
