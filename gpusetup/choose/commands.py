@@ -96,8 +96,7 @@ def steps_of_wheels(
         install: Words = ("uv", "pip", "install", *(("--python", python) if python else ()))
         # torch's own index comes before the indexes in the user's configuration, because uv uses
         # the first index that has a project. `--index-url` would not work here, because
-        # UV_DEFAULT_INDEX overrides it. As the default index too, it is the only one
-        # unless the configuration names others.
+        # UV_DEFAULT_INDEX overrides it. As the default index too, it replaces PyPI.
         reinstall = tuple(f"--reinstall-package={name}" for name in reinstalled)
         from_torch_index = ("--index", url, "--default-index", url, *reinstall)
     else:

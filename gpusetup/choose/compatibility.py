@@ -48,8 +48,8 @@ def why_no_release_works(
     their torch themselves, and for wheels that no index has.
     """
     requirement = Requirement(word)
-    extras = filter(None, map(CUDA_EXTRA.match, requirement.extras))
-    cuda_majors = [extra[1] for extra in extras]
+    cuda_extras = map(CUDA_EXTRA.match, requirement.extras)
+    cuda_majors = [extra[1] for extra in cuda_extras if extra]
     # A CPU build loads no CUDA library whose version could differ.
     if cuda_majors and build.cuda and build.cuda_major not in cuda_majors:
         return f"{word} is built for CUDA {' and '.join(cuda_majors)}, torch for CUDA {build.cuda}"
@@ -66,10 +66,9 @@ def why_no_release_works(
     if project.declares and not by_table and not is_exact:
         rows = tuple(row for row in rows if is_for_torch(row, build))
     reasons = [why_row_differs(project, row, build, catalog, by_table=by_table) for row in rows]
-    # One row that fits is enough, because the other rows are about older or newer releases.
-    if None in reasons:
-        return None
-    return next(iter(reasons), None)
+    # One row that fits (None) is enough: the other rows are about older or newer releases. Without
+    # any row, nothing is known against a release.
+    return None if None in reasons or not reasons else reasons[0]
 
 
 def exact_version(specifier: SpecifierSet) -> str | None:
@@ -160,7 +159,7 @@ def names_on_torch_index(
     if build.cuda_major == usual_major(catalog, build):
         return ()
     projects = map(companion_table().project, dict.fromkeys(names))
-    return tuple(one.name for one in projects if one and one.on_torch_index)
+    return tuple(project.name for project in projects if project and project.on_torch_index)
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:

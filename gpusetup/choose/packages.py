@@ -136,13 +136,13 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     index = index_url(build.backend)
     for word in ("torch", *question.wish.words):
         name, requirement = name_of(word), Requirement(word)
-        version, project = build.family().get(name), companion_table().project(name)
+        family_version = build.family().get(name)
         # A version that was requested for torchvision or torchaudio has already decided the torch.
-        if version:
-            exact, asked = build.labelled_version(version), name != "torch"
+        if family_version:
+            exact, asked = build.labelled_version(family_version), name != "torch"
             packages.append(JointPackage(name=name, version=exact, index_url=index, asked=asked))
             continue
-        limits = requirement.specifier
+        limits, project = requirement.specifier, companion_table().project(name)
         if project:
             rows = rows_allowed(project, limits, by_table=True)
             fitting = (

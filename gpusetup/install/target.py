@@ -107,6 +107,7 @@ def layout_of(python: str) -> Layout:
     # In the child's answer, `python` is the version, but in a Layout it is the interpreter's path.
     facts = {**answer, "python": python, "version": answer["python"]}
     layout = from_plain(facts, Layout, what=f"the answer of {python}")
+    # A change refuses a path behind a link, such as those below Fedora's `lib64`.
     return replace(
         layout,
         purelib=real_below(layout.prefix, layout.purelib),

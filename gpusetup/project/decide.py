@@ -182,12 +182,11 @@ def bounds_of(
     """The bounds on torch that satisfy all of these lines and wheels of a project."""
     bounded = [one for one in lines if one.name in FAMILY and one.versions]
     of_torch = [one for one in bounded if one.name == "torch"]
-    wheels = [wheel for wheel in direct if wheel.torch]
-    specifiers = [*map(_without_label, of_torch), *(wheel.torch or "" for wheel in wheels)]
-    torch = ",".join(dict.fromkeys(specifiers))
+    of_wheels = filter(None, (wheel.torch for wheel in direct))
+    torch = ",".join(dict.fromkeys((*map(_without_label, of_torch), *of_wheels)))
     companions = [(one.name, _without_label(one)) for one in bounded if one.name != "torch"]
-    is_pin = re.fullmatch(r"==[\d.]+", torch)
-    if companions and not is_pin:
+    is_pinned = re.fullmatch(r"==[\d.]+", torch)
+    if companions and not is_pinned:
         # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
         pair = torch_of_companions(companions, torch or None, catalog)
         torch = ",".join(filter(None, (torch, pair)))
@@ -196,8 +195,9 @@ def bounds_of(
     backends = (one for one in labels if one and (one in catalog.backends or maker_of(one)))
     # An exact pin is named as the reason before a range.
     pins = [one for one in of_torch if "==" in one.versions]
-    places = (*(one.place for one in (*pins, *bounded)), *(wheel.place for wheel in wheels))
-    return Bounds(torch, next(backends, None), next(iter(places), ""))
+    places = [one.place for one in (*pins, *bounded)]
+    places += [wheel.place for wheel in direct if wheel.torch]
+    return Bounds(torch, next(backends, None), places[0] if places else "")
 
 
 def _without_label(one: Requested) -> str:

@@ -90,7 +90,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
                 output = run_step(job, plan.steps[0], uv_environment())
                 if not output.ok:
                     raise uv_error(f"{venv} cannot be made", output)
-                # The prefix as the user named it; the interpreter may print it without links.
+                # The prefix as the user named it. The interpreter may print it in another form.
                 layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
@@ -217,7 +217,7 @@ class Change:
         package. Raises Blocked if a file is outside the environment, or if there is a folder in its
         place.
         """
-        replaced, old_files = files_of_all({*after, *self.journal.before}, layout)
+        replaced, old_files = files_of_all(after, layout)
         folder = next(filter(is_folder, new_files), None)
         if folder is not None:
             raise Blocked(
@@ -255,7 +255,7 @@ class Change:
             undo = None
         if "torch" in self.journal.after or undo is None or "torch" not in undo.after:
             kept = status_of_files(self.kept_folder)
-            write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
+            write_journal(store, replace(self.journal, kept=kept), UNDO)
         remove_empty(self.kept_paths)
         self._forget()
 
