@@ -42,7 +42,7 @@ def uses_torch(name: str) -> bool:
 def why_no_release_works(
     word: str, build: TorchBuild, host: HostFacts, catalog: Catalog, *, by_table: bool = False
 ) -> str | None:
-    """The reason why no release that a requirement allows works with a build on a host.
+    """The reason why no release that a requirement allows works with a build; None if one may work.
 
     `by_table` means that no index is asked. Then the table also counts for releases that declare
     their torch themselves, and for wheels that no index has.
@@ -155,7 +155,7 @@ def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
     """Those of the given packages that must come from torch's own index, because their release on
-    the default index is for another CUDA version."""
+    the default index is for another CUDA version; none if the build's is the default version."""
     if build.cuda_major == usual_major(catalog, build):
         return ()
     projects = map(companion_table().project, dict.fromkeys(names))

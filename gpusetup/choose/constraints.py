@@ -74,7 +74,7 @@ def driver_runs(cuda: str, driver_cuda: str) -> bool:
 
 
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if the NVIDIA driver does not support the build's CUDA version."""
+    """The reason why NVIDIA's driver does not support the build's CUDA version; None if it may."""
     host, cuda = question.host, build.cuda
     # A CPU build needs no driver, and an unknown driver excludes no build.
     if cuda is None or not (host.driver or host.driver_cuda):
@@ -120,7 +120,7 @@ def _unmet_by_driver_or_jetson(build: TorchBuild, question: BuildQuestion) -> It
 
 
 def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if the build has no kernels for one of the GPUs."""
+    """The reason why the build has no kernels for one of the GPUs; None if it has, or may have."""
     maker, gpus = question.maker, question.maker_gpus
     if maker:
         # A GPU that none of the maker's builds supports is a reason against this one, too.
@@ -146,7 +146,8 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
 
 
 def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason against a CUDA build without an NVIDIA GPU, or a CPU build if there may be one."""
+    """The reason against a CUDA build without an NVIDIA GPU, or a CPU build if there may be a GPU;
+    otherwise None."""
     host = question.host
     # A backend that is named is accepted, because images are often built on a host without a GPU.
     if build.cuda and host.presence == "none" and question.backend != build.backend:

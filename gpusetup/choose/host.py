@@ -195,7 +195,8 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
 
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """The GPUs that no driver has listed, each with the first driver version that supports it."""
+    """The GPUs that no driver has listed, each with the first driver version that supports it, as
+    far as that is known. Empty for a Jetson."""
     # A Jetson's driver has its own version numbers.
     if board_of(machine):
         return ()

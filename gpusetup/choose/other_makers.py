@@ -93,7 +93,8 @@ def builds_of_maker(
                 rows.append(replace(cpu_build, labelled=True, backend=backend))
 
     def best_last(row: TorchBuild) -> tuple[object, ...]:
-        # The ROCm version. Intel's backend `xpu` has none.
+        """A sort key: by torch, then whether the ROCm's kernels were read, then by ROCm."""
+        # Intel's backend `xpu` has no version.
         version = parsed(row.backend.removeprefix(maker.label or "") or "0")
         return parsed(row.torch), version <= parsed(BUILT_FOR_ROCM), version
 
@@ -105,7 +106,7 @@ def builds_of_maker(
 
 
 def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
-    """The builds on AMD's own index with kernels for all of these GPUs, newest torch first."""
+    """The builds on AMD's own index with kernels for all of these GPUs, if any, newest first."""
     targets = [gpu.target for gpu in gpus]
     extras = device_extras(targets)
     family, _, machine = platform.partition("-")

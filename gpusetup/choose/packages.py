@@ -298,7 +298,8 @@ class Search:
     def _nearest_to_installed(
         self, installed: TorchBuild | None, builds: Sequence[TorchBuild]
     ) -> list[TorchBuild]:
-        """The installed build and the nearest newer one, which change the environment least."""
+        """The installed build and the nearest newer one, which change the environment least; none
+        if torch is not installed."""
         if installed is None:
             return []
         nearest = []

@@ -56,7 +56,7 @@ class Wish(Frozen):
 
     @property
     def label(self) -> str | None:
-        """The backend in the requested torch version, such as `cu124` in `2.5.1+cu124`."""
+        """The backend in the requested torch version: `cu124` of `2.5.1+cu124`, None of `2.5.1`."""
         return label_of(self.torch)
 
     @property

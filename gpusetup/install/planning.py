@@ -51,7 +51,8 @@ class LacksWheel(Blocked):
 
 
 def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task and its plan, with the newest torch that a mirror has if it lacks the chosen one."""
+    """The task and its plan, with the newest torch that a mirror has if it lacks the chosen one.
+    Raises LacksWheel if no other torch fits, or none may be chosen instead."""
     job.settings = read_settings()
     try:
         return plan_task(job, target, task)
@@ -221,7 +222,7 @@ def question_of(target: Target, task: Task) -> Question:
 
 
 def wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
-    """The wheels to download. For an existing environment, these are only the packages that change.
+    """The wheels to download; in an existing environment, of the packages that change, if any.
 
     If torch and all requested companions are already installed in these versions, they are all
     downloaded again, because the user requested them.

@@ -239,7 +239,8 @@ def with_preferred(
 
 
 def source_backend(ask: Ask) -> str | None:
-    """The backend of the index from which uv takes torch, by the first of these sources."""
+    """The backend of the index that the first source for torch names; None if it or its backend is
+    unknown."""
     backends = {index.name: index.backend for index in ask.indexes}
     of_torch = (backends.get(one.index) for one in ask.sources if one.package == "torch")
     return next(of_torch, None)

@@ -188,7 +188,8 @@ def _packages_in_lock(lock: Path) -> Packages:
 
 
 def _packages_in_plan(text: str) -> Packages:
-    """The packages that uv would install, from the JSON of `uv pip install --dry-run`."""
+    """The packages that uv would install, from the JSON of `uv pip install --dry-run`. Raises
+    ToolFailed for anything else."""
     try:
         # A package that is replaced is listed twice: as uninstalled and as installed.
         return {

@@ -120,7 +120,8 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
 
 
 def begin_change(store: Path, *, makes_venv: bool) -> Change:
-    """Begin a change: write its journal before anything else changes."""
+    """Begin a change: write its journal before anything else changes. Raises Blocked if the store
+    cannot be written."""
     journal = Journal(
         phase="making" if makes_venv else "staging",
         # A new name for each change, because the folder of an earlier change may be kept.

@@ -43,8 +43,8 @@ def write_safely(path: Path, text: str) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Write everything on a folder's filesystem to disk. Does nothing on Windows, which has no such
-    call, and for a folder that does not exist, in which nothing was written."""
+    """Write everything on a folder's filesystem to disk, or raise OSError. Does nothing on Windows,
+    which has no such call, and for a folder that does not exist, in which nothing was written."""
     if os.name != "posix" or not folder.is_dir():
         return
     # This only flushes one filesystem. macOS does not have the call.

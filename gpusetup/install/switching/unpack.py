@@ -65,7 +65,8 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Run uv in the staging folder, check the unpacked files, and map each to its place."""
+    """Run uv in the staging folder, check the unpacked files, and map each to its place. Raises the
+    error of uv, or UnpackedFilesDiffer."""
     folder = Path(staging_folder(layout.prefix))
     remove(folder)
     # The plan's last step (`unpack_step`) names `tmp`, `pylock.toml` and `root` in this folder.
