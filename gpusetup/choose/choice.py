@@ -76,8 +76,7 @@ def loses_gpu_support(installed: str | None, chosen: str | None) -> bool:
     >>> loses_gpu_support("unknown", "cpu"), loses_gpu_support("unknown", "cu130")
     (True, False)
     """
-    # It is unknown which maker's GPUs the installed torch supports, but a CPU build certainly
-    # supports none.
+    # Whose GPUs the installed torch supports is unknown, but a CPU build certainly supports none.
     if installed == UNREAD:
         return maker_of(chosen) is None
     # An installed CPU build has no maker, so no GPU can lose support.

@@ -84,11 +84,11 @@ def choose_with_packages(
 
     Packages without a wheel anywhere are left out first, and a note says how to build them.
     """
-    question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
-    without_wheel = source_only(question) if wish.words else {}
+    whole = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
+    without_wheel = source_only(whole) if wish.words else {}
     packages = tuple(word for word in wish.packages if name_of(word) not in without_wheel)
     remaining = replace(wish, packages=packages)
-    question = replace(question, wish=remaining)
+    question = replace(whole, wish=remaining)
     choice = choose_torch(remaining, host, catalog)
     # No index is known to have a nightly or a vendor's build, which has no `pythons`. If such a
     # torch stays, the index cannot be asked what goes with it.

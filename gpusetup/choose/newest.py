@@ -183,6 +183,7 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
 def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
     """Yields notes on facts about the GPU or driver that were unknown when the build was chosen."""
     host = question.host
+    # A Mac has only one build, and with `--backend cpu` the user knows it.
     if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
         unchecked = "you asked for this build, so it was not checked against a GPU"
         yield f"no NVIDIA GPU was found here: {unchecked}" if build.cuda else NO_GPU

@@ -124,7 +124,7 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
     """The TOML lines that make uv install these packages from torch's index, where it has them."""
     # The systems for which the index has the build: the build's own, because the catalog's rows
-    # have no builds for AMD's and Intel's GPUs, and those of the rows.
+    # have no builds for AMD's and Intel's GPUs, and those with a row, all of which have x86_64.
     marker = " or ".join(
         marker_of_system
         for system, marker_of_system in SYSTEMS.items()

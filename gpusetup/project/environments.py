@@ -118,13 +118,15 @@ def add_dockerfile(ask: Ask) -> None:
         word, _, rest = line.partition(" ")
         rest = VARIABLE.sub(value_of, rest.strip())[:LONGEST_INSTRUCTION]
         if word.upper() in ("ARG", "ENV"):
+            # `ARG TORCH=2.6`, `ENV TORCH="2.6" CUDA=cu124`, or the old `ENV TORCH 2.6`.
             for name, value in re.findall(r"""(\w+)[= ]["']?([^\s"']*)""", rest):
                 variables[name] = value
         elif word.upper() == "FROM":
+            # `FROM --platform=linux/amd64 IMAGE AS name`
             image = next((part for part in rest.split() if not part.startswith("--")), "")
             enter_image(ask, image)
         elif word.upper() == "RUN":
-            # A `cd` or an activation stands before the command, so each command is looked at alone.
+            # A `cd` or an activation often comes first, so each command is read by itself.
             for command in re.split(r"&&|\|\||;", rest):
                 installs = INSTALLS.search(command.strip()[:LONGEST_COMMAND])
                 if installs:
