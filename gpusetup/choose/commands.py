@@ -197,6 +197,7 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     torch does not belong in conda's base environment, because conda itself runs there. One broken
     package in it can break conda.
     """
+    # Without a conda environment that is active, there is none to install into.
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
         return name or NEW_NAME
     # The base environment is in a folder that conda's installers call `miniconda3`, for example.

@@ -478,8 +478,8 @@ class Search:
             return
         # `3.13t` is free-threaded. Few packages have wheels for such a Python, so none is tried.
         minor = parsed(python.rstrip("t")).minor
-        # The nearest first, and few, because each is a question to the index. A package that is no
-        # longer built has wheels for older Pythons, so one newer Python is enough.
+        # Few, because each is a question to the index, and mostly older ones, because a package
+        # that is no longer built has wheels for those.
         for other_minor in (minor - 1, minor - 2, minor + 1, minor - 3):
             other = f"3.{other_minor}"
             on_other = SetQuestion(words=(word,), python=other, with_dependencies=False)

@@ -106,7 +106,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raise Blocked if another program has changed the environment since the plan, or is at it."""
+    """Raise Blocked if another program has changed the environment since the plan, or began to."""
     if target.venv:
         # A new environment has only gpusetup's own folder yet.
         is_same = {entry.name for entry in Path(target.venv).iterdir()} == {STORE}
@@ -305,11 +305,12 @@ class Change:
         try:
             yield
         except BaseException as problem:
+            # In `staging`, only the store is written.
             had_changed = self.journal.phase != "staging"
             self.restore(job)
             if isinstance(problem, OSError):
                 hint = "the previous state was restored" if had_changed else "nothing was changed"
-                raise blocked_by(problem, "", hint) from problem
+                raise blocked_by(problem, failure="", hint=hint) from problem
             raise
 
     def _forget(self) -> None:
