@@ -140,8 +140,8 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
     if build.index or target is None or not build.backend.startswith("rocm"):
         return None
     is_built_for_gpu = has_kernels(target, build.backend.removeprefix("rocm"))
-    # No kernel list was read for this newer ROCm version, so assume that it is for the same targets,
-    # except those that ROCm itself no longer supports.
+    # No kernel list was read for this newer ROCm version. Assume that its builds are for the same
+    # targets, except those that ROCm itself no longer supports.
     is_assumed = is_built_for_gpu is None and target in BUILT_FOR and target not in LAST_ROCM
     if is_built_for_gpu or is_assumed:
         return None

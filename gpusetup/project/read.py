@@ -43,6 +43,7 @@ def read_ask(path: str) -> Ask:
     for file in (Path(path).parent / name for name in ("setup.cfg", "setup.py")):
         if named_file.is_there(file):
             setup = read_ask(str(file))
+            # A list that a setup.py computes is unread.
             if setup.requests or setup.unread:
                 # Without `[project]`, the answer names the file that has the requirements.
                 ask.path = path if ask.has_project else str(file)

@@ -424,8 +424,8 @@ def target_folder(python: str | None, venv: str | None) -> Path:
         return folder.absolute()
     if python:
         named = Path(python).absolute()
-        # A run that was killed may have left an environment without an interpreter. The name may be
-        # the folder, or the interpreter that stood in its `bin` or `Scripts`.
+        # A run that was killed may have left an environment without an interpreter. The user may
+        # name its folder, or the interpreter that was in its `bin` or `Scripts`.
         for folder in (named, named.parent.parent):
             if (folder / STORE).is_dir():
                 return folder
