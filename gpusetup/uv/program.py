@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import uv
-
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.model.shell import own_line
@@ -44,6 +42,9 @@ NOT_PASSED_ON = (
 
 def uv_program() -> str:
     """The path of the uv program that came with gpusetup."""
+    # The web page imports this module, but has no uv.
+    import uv
+
     return str(uv.find_uv_bin())
 
 
