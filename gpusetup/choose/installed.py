@@ -62,7 +62,7 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
         return torch.backend
     label = (torch.version or "").partition("+")[2].lower()
     # A vendor's label (`+nv25.3`) does not name a backend.
-    if label == "cpu" or cuda_of(label) or maker_of(label):
+    if label == "cpu" or maker_of(label):
         return label
     if torch.cuda:
         # `12.4.1` becomes `cu124`.
@@ -128,13 +128,12 @@ def works_here(build: TorchBuild, machine: Snapshot, question: BuildQuestion) ->
     counts as working on a machine without an NVIDIA GPU.
     """
     host, maker = question.host, maker_of(build.backend)
-    # A CUDA build without a known kernel list cannot be compared with the GPUs; AMD's and Intel's
-    # builds (`maker`) are compared by other tables.
-    is_comparable = bool(build.kernels or build.ptx or question.maker)
-    has_kernels = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
     # The question is about an AMD or Intel GPU: NVIDIA's driver says nothing about it.
     if question.maker:
-        return maker == question.maker.id and has_kernels
+        return maker == question.maker.id and why_kernels_lack_a_gpu(build, question) is None
+    # A build without a known kernel list cannot be compared with the GPUs.
+    is_comparable = bool(build.kernels or build.ptx)
+    has_kernels = not is_comparable or why_kernels_lack_a_gpu(build, question) is None
     # If torch printed that CUDA is available, the driver works. Kernels may still be missing.
     if machine.torch.cuda_available:
         return has_kernels

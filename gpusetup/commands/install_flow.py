@@ -476,7 +476,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
     after: dict[str, str] = {}
-    if backends := backends_of_variants(ask, build, catalog):
+    if backends := backends_of_variants(ask, build):
         fitting = [extra for extra in backends if build and backends[extra] == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
         chosen = [*fitting, *backends][0]

@@ -192,7 +192,7 @@ def bounds_of(
         torch = ",".join(filter(None, (torch, pair)))
     labels = (label_of(part) for one in bounded for part in one.versions.split(","))
     # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
-    backends = (one for one in labels if one and (one in catalog.backends or maker_of(one)))
+    backends = (label for label in labels if label == "cpu" or maker_of(label))
     # An exact pin is named as the reason before a range.
     pins = [one for one in of_torch if "==" in one.versions]
     places = [one.place for one in (*pins, *bounded)]
@@ -246,7 +246,7 @@ def source_backend(ask: Ask) -> str | None:
     return next(of_torch, None)
 
 
-def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask, catalog: Catalog) -> str | None:
+def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask) -> str | None:
     """The backend for which an extra or a group stands, by its source or else by its name; `auto`
     for the one that fits the GPU, None if it stands for none. `ask_here` is what counts of the file
     on this machine with this variant."""
@@ -258,9 +258,7 @@ def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask, catalog: Catal
     if variant.name.lower() in OF_THE_GPU:
         return "auto"
     label = backend_label(variant.name)
-    # uv installs none of the conda packages, which the catalog lists too.
-    of_pytorch = {row.backend for row in catalog.builds if row.channel == "pytorch"}
-    return label if label in of_pytorch or maker_of(label) else None
+    return label if label == "cpu" or maker_of(label) else None
 
 
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
@@ -275,7 +273,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     has_other = bool(ask.family)
     for variant in ask.variants:
         ask_here = ask.on_machine(marker_environment(host.machine), variant.name)
-        backend = backend_of_variant(variant, ask, ask_here, catalog)
+        backend = backend_of_variant(variant, ask, ask_here)
         if backend is None:
             has_other = True
             continue

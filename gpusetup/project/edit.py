@@ -152,9 +152,7 @@ def index_lines(name: str, url: str, backend: str) -> list[str]:
 # --- one extra for each build ---------------------------------------------------------------------
 
 
-def backends_of_variants(
-    ask: Ask, build: TorchBuild | None, catalog: Catalog
-) -> dict[Variant, str]:
+def backends_of_variants(ask: Ask, build: TorchBuild | None) -> dict[Variant, str]:
     """Maps the extras and groups whose names stand for a backend (`cpu`, `cu130`) to it. `gpu`
     stands for that of `build`, the one that fits this machine.
 
@@ -164,10 +162,10 @@ def backends_of_variants(
         return {}
     backends = {}
     for variant in ask.variants:
-        backend = backend_of_variant(variant, ask, ask, catalog)
+        backend = backend_of_variant(variant, ask, ask)
         if backend == "auto":
             backend = build.backend if build else None
-        # An index of AMD's or Intel's serves all packages, so it cannot be that of one extra.
+        # uv takes all packages from AMD's and Intel's indexes, so none can be that of one extra.
         if backend and maker_of(backend) not in NEEDS_ITS_INDEX:
             backends[variant] = backend
     return backends
