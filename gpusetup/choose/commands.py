@@ -186,8 +186,8 @@ def steps_of_conda(
     python = f"python={version}" if version else "python"
     # Python comes from conda-forge, whichever channel torch comes from. Without `--yes`, conda asks
     # before it removes an environment of the same name.
-    source = ("--override-channels", "--channel", "conda-forge")
-    create = Step(argv=("conda", "create", "--name", name, *source, python))
+    conda_forge = ("--override-channels", "--channel", "conda-forge")
+    create = Step(argv=("conda", "create", "--name", name, *conda_forge, python))
     return create, Step(argv=("conda", "activate", name)), install
 
 

@@ -99,8 +99,8 @@ def rows_allowed(
         if not release or any(specifier.contains(release[1] + patch) for patch in patches):
             rows.append(row)
     # Without an index, only rows that name their torch can be compared with a build.
-    with_torch = [row for row in rows if row.torch] if by_table else []
-    return tuple(with_torch or rows)
+    with_torch = [row for row in rows if row.torch]
+    return tuple(with_torch if by_table and with_torch else rows)
 
 
 def is_for_torch(row: Pair, build: TorchBuild) -> bool:

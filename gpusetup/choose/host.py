@@ -177,8 +177,8 @@ def python_tag(machine: Snapshot) -> str | None:
     """The Python version as wheels name it: `3.11`, or `3.13t` without the GIL; None if unknown."""
     version = machine.python.version or ""
     release = re.match(r"\d+\.\d+", version)
-    is_free_threaded = machine.python.free_threaded or version.endswith("t")
-    return f"{release[0]}{'t' if is_free_threaded else ''}" if release else None
+    suffix = "t" if machine.python.free_threaded or version.endswith("t") else ""
+    return f"{release[0]}{suffix}" if release else None
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:

@@ -83,10 +83,10 @@ def run_verify(
         answer = None
     if isinstance(answer, dict) and answer.get("verdict") in ("passed", "failed"):
         return answer
-    how = output.problem or f"ended with {output.exit} and no answer"
+    ending = output.problem or f"ended with {output.exit} and no answer"
     # Python prints the error in the last line of a traceback.
     last_line = output.stderr.strip().rpartition("\n")[2]
-    detail = f"{how} {last_line}".strip()
+    detail = f"{ending} {last_line}".strip()
     check = {"name": "verify", "device": "", "status": "crashed", "detail": detail}
     return {"schema": "gpusetup.verify/1", "verdict": "failed", "checks": [check]}
 

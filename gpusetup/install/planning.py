@@ -123,8 +123,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     unpack = unpack_step(target.python, staging_folder(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     # If the settings forbid all indexes, uv reads only folders of wheels.
-    used = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
-    indexes = (split_login(index)[0] for index in used)
+    asked = () if job.settings.has_no_index else (question.index, *job.settings.indexes)
+    indexes = (split_login(index)[0] for index in asked)
     hosts = [*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes)]
     return Plan(
         target=target.prefix,

@@ -132,12 +132,12 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     maker = maker_of(installed)
     newest = choice.newest.build if choice.newest else None
     # The backend that fits without the installed torch's GPU.
-    other = newest.backend if newest and newest.backend != installed else "cpu"
+    fitting = newest.backend if newest and newest.backend != installed else "cpu"
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
         f"torch {machine.torch.version} {is_for}: it was left as it is",
         hint="add `--gpu NAME` if you build an image on a machine without its GPU, `--backend "
-        f"{other}` if you want the {other} build; if the GPU is here, its driver is missing or "
+        f"{fitting}` if you want the {fitting} build; if the GPU is here, its driver is missing or "
         "does not respond: `gpusetup doctor` shows the details",
     )
 

@@ -512,9 +512,10 @@ def change_to_undo(store: Path, layout: Layout) -> Change:
     # then about these packages alone.
     decisive = changed & {*FAMILY} if "torch" in undo.after else changed
     if decisive:
-        now = ", ".join(f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))
+        states = (f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))
         raise Blocked(
-            f"{layout.prefix} was changed by another program since: {now}", hint=UNCHANGED
+            f"{layout.prefix} was changed by another program since: {', '.join(states)}",
+            hint=UNCHANGED,
         )
     change = Change(store, undo)
     _require_kept_as_it_was(change)
@@ -529,13 +530,13 @@ def change_to_undo(store: Path, layout: Layout) -> Change:
 
 def _require_kept_as_it_was(change: Change) -> None:
     """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
-    then = change.journal.kept
+    noted = change.journal.kept
     # If the folder is gone, each of its files is.
-    now = status_of_files(change.kept_folder) if change.kept_folder.is_dir() else {}
-    for name in sorted(now.keys() | then.keys()):
-        if now.get(name) != then.get(name):
-            what = f"{change.kept_folder / name} {'was changed' if name in now else 'is gone'}"
-            raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
+    present = status_of_files(change.kept_folder) if change.kept_folder.is_dir() else {}
+    for name in sorted(present.keys() | noted.keys()):
+        if present.get(name) != noted.get(name):
+            file = f"{change.kept_folder / name} {'was changed' if name in present else 'is gone'}"
+            raise Blocked(f"The files kept for the undo have changed: {file}", hint=UNCHANGED)
 
 
 # --- files of packages that were installed later --------------------------------------------------
