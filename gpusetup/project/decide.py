@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import AMD, LABEL, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choose import choose
 from gpusetup.choose.constraints import best_build, in_scope, main_reason, nearest_build, preference
@@ -258,7 +258,8 @@ def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask) -> str | None:
     if variant.name.lower() in OF_THE_GPU:
         return "auto"
     label = backend_label(variant.name)
-    return label if label == "cpu" or maker_of(label) else None
+    # `rocm` names no version, but whose build it is; `custom` begins like a label and is none.
+    return label if re.fullmatch(rf"{LABEL}|{AMD.label}", label) else None
 
 
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:

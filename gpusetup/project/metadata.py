@@ -131,12 +131,11 @@ def add_poetry(ask: Ask, poetry: Mapping[str, Any]) -> None:
             for row in value if isinstance(value, list) else [value]:
                 spec = row if isinstance(row, dict) else {"version": row}
                 address, markers = address_in(spec), text_in(spec, "markers")
-                if address:
-                    ask.add(f"{package} @ {address}", f"{name}, {package}", variant)
-                    continue
                 extras = ",".join(str(extra) for extra in list_in(spec, "extras"))
                 line = f"{package}{f'[{extras}]' if extras else ''}"
-                line += specifier_of_poetry(str(spec.get("version", "*")))
+                version = specifier_of_poetry(str(spec.get("version", "*")))
+                # The space ends the address.
+                line += f" @ {address} " if address else version
                 line += f"; {markers}" if markers else ""
                 ask.add(line, f"{name}, {package}", variant)
     for row in list_in(poetry, "source"):

@@ -49,6 +49,7 @@ def read_ask(path: str) -> Ask:
                 ask.path = path if ask.has_project else str(file)
                 ask.python = ask.python or setup.python
                 ask.requests += setup.requests
+                ask.limits += setup.limits
                 ask.direct += setup.direct
                 ask.left_out += setup.left_out
                 ask.unread += setup.unread

@@ -151,6 +151,11 @@ def test_a_project_of_poetry_gets_a_source_of_poetry(
     code, answer, said = edit(capsys, *T4)
     assert code == 0, said
     assert "[[tool.poetry.source]]" in answer["lines"] and steps(answer)[0] == "poetry lock"
+    # What a marker keeps for another system does not decide here.
+    wheel = "https://download.pytorch.org/whl/cu118/torch-2.3.0%2Bcu118-cp311-cp311-win_amd64.whl"
+    elsewhere = f"{{url = '{wheel}', markers = \"sys_platform == 'win32'\"}}"
+    (folder / "pyproject.toml").write_text(f"{text}torch = [{elsewhere}, '^2.6']\n")
+    assert edit(capsys, *T4)[1]["lines"] == answer["lines"]
 
 
 def test_doctor_begins_with_what_the_folder_asks_for_and_installs_that(
