@@ -92,7 +92,7 @@ that somebody quotes, has four."""
 
 
 def text_of(raw: str) -> Text:
-    """The cleaned text, as lines and also joined to one line.
+    """The cleaned text, as lines and also joined to one line, with the numbers of its logged lines.
 
     >>> text = text_of("> Found no NVIDIA\\n> driver on your system")
     >>> text.flat, text.line_at(20)
@@ -103,20 +103,22 @@ def text_of(raw: str) -> Text:
         # Most texts contain few of the needles, and a substring search is faster than a pattern.
         if needle in plain:
             plain = pattern.sub(replacement, plain)
-    lines = [_without_prefixes(line[:MAX_LINE]) for line in plain.split("\n")]
-    logged = (number for number, (_, is_logged) in enumerate(lines, 1) if is_logged)
-    return search.text_of((line for line, _ in lines), logged)
+    cleaned = [_without_prefixes(line[:MAX_LINE]) for line in plain.split("\n")]
+    logged = (number for number, (_, is_logged) in enumerate(cleaned, 1) if is_logged)
+    return search.text_of((line for line, _ in cleaned), logged)
 
 
 def _without_prefixes(line: str) -> tuple[str, bool]:
     """One line without the prefixes that quoting and logging put before it, and whether a program
     logged it, so that no person wrote it."""
-    line, is_logged = line.expandtabs(8), False
+    # The readers of tables look for spaces.
+    line = line.expandtabs(8)
+    is_logged = False
     for _ in range(MAX_PREFIXES):
         prefix = PREFIX.match(line)
         if prefix is None:
             break
-        # Only the prefix of a quote has this sign.
+        # Only a quote's prefix has this sign; the others come from programs.
         is_logged = is_logged or ">" not in prefix[0]
         line = line[prefix.end() :]
     return line.rstrip(), is_logged
@@ -154,8 +156,7 @@ The order matters: a replacement may uncover text that a later one replaces."""
 BINARY = bytes((*range(0x07), *range(0x0E, 0x1B), *range(0x1C, 0x20)))
 """All control bytes except those that occur in text: tab, line breaks, backspace, bell, escape."""
 BINARY_SHARE = 0.05
-"""A file with a larger share of such bytes is not text. The limit is above 0 because a damaged log
-contains a few."""
+"""A file with a larger share of such bytes is not text. A damaged log contains a few."""
 
 
 def decode(raw: bytes) -> str:
@@ -183,6 +184,7 @@ def is_binary(raw: bytes) -> bool:
     """
     sample = raw[:SAMPLE]
     # In UTF-16 every second byte may be zero, so counting control bytes would be misleading.
-    if not sample or encoding_of(sample) != "utf-8":
+    if encoding_of(sample) != "utf-8":
         return False
-    return len(sample) - len(sample.translate(None, BINARY)) > len(sample) * BINARY_SHARE
+    binary_bytes = len(sample) - len(sample.translate(None, BINARY))
+    return binary_bytes > len(sample) * BINARY_SHARE

@@ -1,5 +1,4 @@
-"""CUDA errors in a text, found by number, name or message, including errors at CUDA's
-initialization."""
+"""CUDA errors in a text, found by number, name or message."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ SAYS_OUT_OF_MEMORY = re.compile(
     r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory",
     re.I,
 )
-"""CUDA's own sentence; other programs say "out of memory" too."""
+"""CUDA's own sentence."""
 OUT_OF_MEMORY, NO_KERNEL_IMAGE = 2, 209
 MOST_OF_PROGRAMS = 99
 """The greatest number that other programs often use as an error code, such as errno."""
@@ -47,7 +46,7 @@ def cuda_errors(text: Text) -> Facts:
     for error in (*by_message(text), *by_number(text)):
         errors.setdefault(error[0], error)
     for code, start, end in errors.values():
-        name = NAMES.get(code, "")
+        name = NAMES[code]
         yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
         # "Out of memory" comes far more often from a running program than from CUDA's start.
         if code in STARTING and code != OUT_OF_MEMORY:
@@ -68,6 +67,7 @@ def by_message(text: Text) -> Iterator[Found]:
     214
     """
     for code, name, messages in ERRORS:
+        # Other programs say "out of memory" too, so only CUDA's whole sentence counts.
         if code == OUT_OF_MEMORY:
             if "out of memory" in text.low and (match := SAYS_OUT_OF_MEMORY.search(text.flat)):
                 yield code, match.start(), match.end()
@@ -85,7 +85,8 @@ def by_number(text: Text) -> Iterator[Found]:
         number, start = int(match[1]), match.start()
         # Some errors had other numbers before CUDA 10.1.
         code = OLD_CODES.get(number, number)
-        # Other programs use small numbers and those of `BY_PROGRAMS` as error codes too.
+        # Other programs use small numbers and those of `BY_PROGRAMS` as error codes too. With any
+        # other number, a name such as `cuInit` next to it shows that the error is CUDA's.
         is_of_programs = number <= MOST_OF_PROGRAMS or code in BY_PROGRAMS
         is_only_of_cuda = not is_of_programs and "cu" in match[0]
         around = text.low[max(start - CHARACTERS_AROUND, 0) : start + CHARACTERS_AROUND]

@@ -1,5 +1,4 @@
-"""What a reader of a text produces: facts with their sources. Claims and GPU lists also say how far
-to trust them."""
+"""What a reader of a text produces: facts with their sources, some with how far to trust them."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from gpusetup.model.finding import Failing
 from gpusetup.model.machine import DeviceNode, Event, Gpu, GpuLink, Package, PciDevice
 
 CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
+"""Only this many characters of a text are read. A log of several megabytes would take minutes."""
 SHOWN_CHARACTERS = 200
 """At most this many characters of a line are quoted as evidence."""
 # The levels of trust in a claim, from the lowest to the highest.

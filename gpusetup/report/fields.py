@@ -264,8 +264,7 @@ SYSTEMS = (
     ("linux", r"linux|ubuntu|debian|fedora|centos|red hat|rhel|rocky|alma|arch\b|manjaro|suse|mint"
               r"|pop!?_os|gentoo|kali|amazon|oracle|nixos|endeavour|zorin|elementary|wsl"),
 )  # fmt: skip
-"""The family of an operating system and a pattern for the names of its systems. The first match
-counts."""
+"""The family of an operating system, a pattern for its systems' names. The first match counts."""
 L4T_BY_KERNEL = (("4.9.", "R32"), ("5.10.", "R35"), ("5.15.", "R36"), ("6.8.", "R38"))
 """The beginning of a Jetson's kernel version and the major version of its L4T release (source:
 NVIDIA's Jetson Linux archive)."""
@@ -332,10 +331,10 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
 
 
 def field_claims(text: Text) -> Facts:
-    """The claims in a text about single fields, and the claims about other fields that follow from
-    them."""
+    """The claims in a text about single fields, and those about other fields that follow."""
     for claim in claims(text, PATTERNS):
         subject, value, source, trust = claim
+        # Values that are no strings are fixed by their row and need no parser.
         if isinstance(value, str) and subject in PARSERS:
             value = PARSERS[subject](value)
         yield Claim(subject, value, source, trust)
@@ -362,7 +361,8 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
         # A substring search is much faster than the pattern, and most texts contain no needle.
         if not text.has_any(needles):
             continue
-        pattern, values = in_any_case(row.pattern), set[str | bool | int]()
+        pattern = in_any_case(row.pattern)
+        values: set[str | bool | int] = set()
         # A pattern with a fixed value may have no group.
         group = 1 if row.value is None else 0
         for offset, window in text.near(*needles):
@@ -405,5 +405,6 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
             yield "os.wsl", True, USUAL
         if "tegra" in value:
             releases = (release for start, release in L4T_BY_KERNEL if value.startswith(start))
+            # "tegra" stands for an unknown release: the kernel is a Jetson's in any case.
             yield "os.jetson", next(releases, "tegra"), HINT
             yield "os.machine", "aarch64", USUAL

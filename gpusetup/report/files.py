@@ -38,15 +38,13 @@ REQUIRED_BY = re.compile(rf"\bnot found \(required by ({PATH})\)", re.I)
 MAX_LISTED = 12
 """The most files that are kept from listings, because a full `ldconfig -p` has thousands."""
 MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
-"""Longer lines are skipped when listings and loader messages are read, because the patterns are
-slow on them."""
+"""Longer lines are not read as listings or loader messages: the patterns are slow on them."""
 
 LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
 
 
 def files(text: Text) -> Facts:
-    """The last file that failed to load, with its owner, and the first libraries that a listing
-    shows."""
+    """The last file that failed to load, with its owner, and the first listed libraries."""
     # The patterns are slow, and they cannot find anything in a text without a library's ending.
     if not text.has_any(LIBRARY_ENDINGS):
         return
@@ -94,8 +92,8 @@ SYSTEM = re.compile(
 
 def owner_of(path: str) -> dict[str, str]:
     r"""The owner of the file at this path: the kind of `place` (`environment`, `system`,
-    `checkout`), the `package` and the `root` folder of its environment or checkout, as far as the
-    path names them.
+    `checkout`), the `package` and the `root` folder of its environment or checkout, each only if
+    the path names it.
 
     >>> owner_of("/opt/conda/envs/ft/lib/python3.10/site-packages/bitsandbytes/libx.so")["root"]
     '/opt/conda/envs/ft'
@@ -104,6 +102,7 @@ def owner_of(path: str) -> dict[str, str]:
     >>> owner_of(r"D:\app\venv\Lib\site-packages\torch\lib\c10.dll")["package"]
     'torch'
     """
+    # Some of these folders are inside site-packages, so they are looked for first.
     if built := BUILT.search(path):
         return {"place": "environment", "package": built["cached"] or built["inside"]}
     if installed := PACKAGES.search(path):
@@ -114,7 +113,8 @@ def owner_of(path: str) -> dict[str, str]:
         return {"place": "system"}
     # The file belongs neither to an installed package nor to the system, so it is in a project's
     # sources. The last folder counts as the package.
-    folder = re.split(r"[/\\]+[^/\\]+$", path)[0]
-    package = re.split(r"[/\\]", folder)[-1]
-    root = folder[: -len(package)].rstrip("/\\")
+    without_file = re.split(r"[/\\]+[^/\\]+$", path)[0]
+    package = re.split(r"[/\\]", without_file)[-1]
+    # Empty if the package is a folder of the root directory.
+    root = without_file[: -len(package)].rstrip("/\\")
     return {"place": "checkout", "package": package, **({"root": root} if root else {})}

@@ -1,5 +1,4 @@
-"""Finds the GPUs in a text: those that programs list by number, or else the only GPU that the text
-mentions."""
+"""Finds the GPUs in a text: those that programs list by number, or else the only one named."""
 
 from __future__ import annotations
 
@@ -123,6 +122,7 @@ def _different_names(names: Iterable[str]) -> list[str]:
         is_shorter = len(by_words.get(words, "")) > len(name)
         if is_short_form or is_shorter:
             continue
+        # The name replaces its own short forms.
         by_words = {other: card for other, card in by_words.items() if not other <= words}
         by_words[words] = name
     return list(by_words.values())
@@ -156,14 +156,12 @@ CAPABILITIES = r"- (\d{1,2}\.\d) which supports hardware CC >="
 # The GPU's name, if other words precede it in the line.
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 NEWEST_WITHOUT_KERNELS = Capability(7, 5)
-"""If a warning lists no kernels, GPUs up to Turing count as too old for torch, and later GPUs as
-too new."""
+"""If a warning lists no kernels, GPUs up to Turing count as too old for torch, others as too new."""
 
 
 def capability_warnings(text: Text) -> Facts:
-    """torch's warnings about compute capabilities as events, with the kernels and GPUs that they
-    name."""
-    warned_of: dict[tuple[str | None, str], Gpu] = {}
+    """torch's warnings about compute capabilities as events, with their kernels and GPUs."""
+    warned_of: dict[tuple[int | None, str], Gpu] = {}
     # The windows overlap, so a warning may be found twice; `report/merge.py` keeps one event.
     for offset, window in text.near(*NEEDLES):
         for match in WARNING.finditer(window):
@@ -181,25 +179,27 @@ def capability_warnings(text: Text) -> Facts:
             # The warning that only lists kernels names no GPU.
             if not written:
                 continue
-            # One form has a group for the model; in the other, it ends the words before.
-            brand = re.search(BRAND, match["words"] or "")
-            name = brand[0] if brand else match["model"] or match["words"].split()[-1]
-            name, capability = name.strip(), Capability.parse(written)
-            number = None if match["index"] is None else int(match["index"])
-            gpu = Gpu(name=name, cuda_index=number, compute_capability=capability)
-            warned_of[match["index"], name] = gpu
+            # One form has a group for the model. In the other, the model ends the words before
+            # "with CUDA capability", from its brand on if they name one.
+            words = match["words"] or ""
+            brand = re.search(BRAND, words)
+            name = (match["model"] or (brand[0] if brand else words.split()[-1])).strip()
+            capability = Capability.parse(written)
+            index = None if match["index"] is None else int(match["index"])
+            gpu = Gpu(name=name, cuda_index=index, compute_capability=capability)
+            warned_of[index, name] = gpu
             is_refusal = match["sm"] is not None
             side = _side_of_kernels(capability, kernels, details, is_refusal=is_refusal)
             if side:
                 values = {"gpu": name, "capability": str(capability), "side": side}
                 yield text.event("gpu-not-in-wheel", start, end, values)
-    # A GPU without a number is left out if another warning has the same name with a number.
-    numbered = {name for number, name in warned_of if number}
-    different = tuple(
-        gpu for (number, name), gpu in warned_of.items() if number or name not in numbered
-    )
+    # A GPU without an index is left out if another warning has the same name with an index.
+    indexed = {name for index, name in warned_of if index is not None}
+    different = [
+        gpu for (index, name), gpu in warned_of.items() if index is not None or name not in indexed
+    ]
     if different:
-        yield Gpus(different, "torch's warning", HINT)
+        yield Gpus(tuple(different), "torch's warning", HINT)
 
 
 def _kernels(warning: str) -> list[str]:

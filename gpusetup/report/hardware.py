@@ -19,10 +19,9 @@ LSPCI = re.compile(
 )
 IN_USE = re.compile(r"Kernel driver in use: ([\w-]+)")
 # `[8086:0bda]`, or `Device 0bda` if the list of names does not have the device yet.
-DEVICE_ID = re.compile(r"\[[0-9a-f]{4}:([0-9a-f]{4})\]|\bDevice ([0-9a-f]{4})\b")
+DEVICE_ID = re.compile(r"(?:\[[0-9a-f]{4}:(?=.{4}\])|\bDevice )([0-9a-f]{4})\b")
 DETAIL_LINES = 7
-"""The number of lines below a device in the output of `lspci -k` that are searched for its driver.
-"""
+"""The number of lines below a device in `lspci -k` that are searched for its driver."""
 # `crw-rw-rw- 1 root root 195, 0 May  3 10:00 /dev/nvidia0`.
 NODE = re.compile(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
@@ -35,11 +34,12 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             # From the next " controller" on, the lines belong to the next device.
             driver = IN_USE.search(below.partition(" controller")[0])
             name = listing[2]
+            # `listed` is a pattern for how lspci names a maker.
             vendors = (one.id for one in MAKERS if one.listed and re.search(one.listed, name))
             device_id = DEVICE_ID.search(name)
             yield PciDevice(
                 vendor=next(vendors, "unknown"),
-                device_id=device_id[1] or device_id[2] if device_id else None,
+                device_id=device_id[1] if device_id else None,
                 bus_id=listing[1],
                 name=name.partition(" (rev")[0],
                 driver=driver[1] if driver else None,
@@ -101,8 +101,7 @@ OTHER_MAKERS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     # `Apple M3 Max`.
     ("apple", ("apple m",), re.compile(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
-"""A maker, lower-case strings of which every match contains one, and how programs and people name the
-maker's GPUs."""
+"""A maker, lower-case strings of which every match contains one, and how its GPUs are named."""
 
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
@@ -123,6 +122,7 @@ def other_makers_gpu_events(text: Text) -> Facts:
         match = pattern.search(text.flat)
         if match is None:
             continue
+        # In a stack trace, a group holds ROCm's library. Other alternatives have no group.
         name, source = match[match.lastindex or 0], text.source(match.start())
         yield other_makers_gpu(vendor, name.strip(), source)
         if vendor == "apple":
@@ -132,14 +132,14 @@ def other_makers_gpu_events(text: Text) -> Facts:
     if not HIP_WORDS.search(text.low):
         return
     for board, _ in BOARDS:
-        name = f"(?:{board}){BOARD_ENDING}"
-        if named := in_any_case(name).search(text.flat, 0, CHARACTERS_READ):
+        pattern = in_any_case(f"(?:{board}){BOARD_ENDING}")
+        if named := pattern.search(text.flat, 0, CHARACTERS_READ):
             yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
 
 
 def stack_named(machine: Snapshot) -> MakerStack | None:
-    """The AMD or Intel GPU that a text names, for which torch's build is then chosen; None if the
-    text also shows an NVIDIA GPU, or a GPU that torch has no build for."""
+    """The AMD or Intel GPU that a text names, for which torch's build is then chosen; None if it
+    names neither or both, also shows an NVIDIA GPU, or names a GPU that torch has no build for."""
     kinds = ("foreign-gpu", "hip-kernel-missing")
     named = [event.values for event in machine.events if event.kind in kinds]
     names = [values.get("gfx") or values.get("name", "") for values in named]

@@ -14,8 +14,7 @@ from gpusetup.readings.packages import backend_of
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
-    """The snapshot completed with fields that follow from others, such as torch's backend from its
-    version label."""
+    """The snapshot with fields that follow from others, e.g. torch's backend from its version."""
     events = tuple(_with_meaning(event, snapshot) for event in snapshot.events)
     snapshot = replace(snapshot, events=events)
     gpus = _gpus(snapshot)

@@ -1,5 +1,4 @@
-"""Reads lists and logs of pip, uv and conda: what is installed, what was requested, and what was
-not found."""
+"""Reads lists and logs of pip, uv and conda: what is installed, requested and not found."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ PACKAGE_ROW = re.compile(
 MAX_ROW = 140
 """Longer lines are sentences."""
 CHANNEL = re.compile(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
-# Parts of the names of packages that belong to the GPU stack.
+# Parts of the names of packages that belong to the GPU stack. Without any, no list is read.
 RELEVANT = re.compile(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
@@ -37,8 +36,10 @@ def packages(text: Text) -> Facts:
         return
     for line in text.lines:
         row = PACKAGE_ROW.match(line) if len(line) < MAX_ROW else None
-        name = normalised(row["name"]) if row else ""
-        if row and (is_watched(name) or name in CONDA_WATCHED):
+        if row is None:
+            continue
+        name = normalised(row["name"])
+        if is_watched(name) or name in CONDA_WATCHED:
             yield _package_of_row(row, line, name)
 
 
@@ -46,7 +47,7 @@ def _package_of_row(row: re.Match[str], line: str, name: str) -> Package:
     """The package in a row of a list, with the installer that the row's format shows."""
     package = Package(name=name, version=row["version"])
     build, channel = row["build"], row["channel"]
-    # Only conda's rows have a build, which may be followed by a channel.
+    # Only conda's rows have a build, alone or followed by one of conda's channels.
     if build and row["sign"] != "==" and (channel is None or CHANNEL.search(line)):
         # For a package that pip installed, conda lists `pypi` in one of these two columns.
         if build.startswith("pypi") or channel == "pypi":
@@ -77,8 +78,7 @@ REQUIREMENT = re.compile(
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
 MAX_VERSIONS_CHARACTERS = 900
-"""At most this many characters are kept of pip's list of versions, which may have hundreds of
-entries."""
+"""At most this many characters are kept of pip's list of versions, which may have hundreds."""
 MESSAGE_CHARACTERS = 300
 """At most this many characters of pip's message are quoted as evidence."""
 
@@ -87,8 +87,7 @@ COMMAND_NEEDLES = (" install", "uv add", "uv sync", "create")
 
 
 def request_claims(text: Text) -> Facts:
-    """What the user asked to install: a pinned version, an index, and requirements that pip
-    refused."""
+    """What the user asked to install: a version, an index, and requirements that pip refused."""
     if "torch" not in text.low:
         return
     yield from refusals(text)

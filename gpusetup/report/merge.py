@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -111,12 +110,14 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     others = [gpu for listed in ranked[1:] for gpu in listed.gpus]
 
     def is_same(gpu: Gpu, other: Gpu) -> bool:
-        """Whether two lists mean the same GPU. If the machine has only one, a GPU without a name is
-        that one."""
+        """Whether two lists mean the same GPU. A GPU without a name is the machine's only one."""
         is_only_gpu = len(best) == 1 and other.name == UNNAMED
         return same_gpu(gpu, other) or other.name == gpu.name or is_only_gpu
 
-    completed = (first_known([gpu, *filter(partial(is_same, gpu), others)]) for gpu in best)
+    completed = []
+    for gpu in best:
+        same = [other for other in others if is_same(gpu, other)]
+        completed.append(first_known([gpu, *same]))
     return tuple(completed), readings
 
 

@@ -65,20 +65,19 @@ def paths(text: Text) -> Facts:
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
-    """Claims for the system that the paths belong to, and for the one of which most tools and files
-    are named."""
+    """Claims for the system of the paths, and for the one of which most tools and files are named."""
     paths_in = {"macos": len(MACOS.findall(flat)), "linux": len(LINUX.findall(flat))}
-    family = max(paths_in, key=lambda name: paths_in[name])
+    most_paths = max(paths_in, key=lambda name: paths_in[name])
     # On Windows, programs that were ported from Linux also print folders such as `/usr/`, so one
     # Windows path decides. It contains a colon, and most texts have none.
     if ":" in flat and WINDOWS.search(flat):
         yield Claim("os.family", "windows", "paths", HINT)
-    elif paths_in[family]:
-        yield Claim("os.family", family, "paths", HINT)
+    elif paths_in[most_paths]:
+        yield Claim("os.family", most_paths, "paths", HINT)
     words_of = {name: sum(word in low for word in words) for name, words in WORDS_OF_SYSTEM.items()}
-    family = max(words_of, key=lambda name: words_of[name])
-    if words_of[family]:
-        yield Claim("os.family", family, "paths", GUESS)
+    most_words = max(words_of, key=lambda name: words_of[name])
+    if words_of[most_words]:
+        yield Claim("os.family", most_words, "paths", GUESS)
 
 
 # The path of a package up to its environment's root: `/srv/app/.venv`, `C:\\ComfyUI\\venv`.

@@ -138,7 +138,7 @@ DENIALS = re.compile(
 """Words that deny a failure; they are removed before the statements are looked for."""
 
 
-compiled = cache(re.compile)
+compiled = cache(re.compile)  # `re` itself keeps only the last 512 patterns.
 
 
 def statements(text: Text) -> Facts:
@@ -147,23 +147,23 @@ def statements(text: Text) -> Facts:
     own = [str(number) for number in prose if not is_program_output(text.lines[number - 1])]
     if own:
         yield Claim("report.sentences", " ".join(own), "report")
-    said = "\n".join(prose.values())
-    # Denials become spaces of the same length, so that positions stay.
-    low = DENIALS.sub(lambda denial: " " * len(denial[0]), lowered(said))
+    numbers = list(prose)
+    joined = "\n".join(prose.values())
+    # Denials become spaces of the same length, so positions in `low` are positions in `joined`.
+    low = DENIALS.sub(lambda denial: " " * len(denial[0]), lowered(joined))
     for statement in STATEMENTS:
         match = compiled(statement.pattern).search(low)
         if match is None:
             continue
-        # Each line of prose is one line of `said`.
-        source = line_source([*prose][said.count("\n", 0, match.start())])
-        # `python_` is the group for the same value in another wording.
+        source = line_source(numbers[joined.count("\n", 0, match.start())])
+        # `python_` is the group for the same value in another wording. The values keep their case.
         groups = {
-            name.rstrip("_"): said[slice(*match.span(name))]
+            name.rstrip("_"): joined[match.start(name) : match.end(name)]
             for name, word in match.groupdict().items()
             if word
         }
         values = {**statement.values, **groups}
-        quote = said[slice(*match.span())][:SHOWN_CHARACTERS]
+        quote = joined[match.start() : match.end()][:SHOWN_CHARACTERS]
         yield Event(kind=statement.kind, values=values, source=source, text=quote)
 
 

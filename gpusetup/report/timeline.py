@@ -143,7 +143,7 @@ def failing_program(text: Text) -> Iterator[Failing]:
 
 
 def _marks(text: Text) -> Iterator[Mark]:
-    """All marks of programs near the end of the text."""
+    """The marks of programs: builds and paths near the text's end, and each one's last own words."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     for match in BUILT_PACKAGE.finditer(text.flat, first):
         package = match[1].lower()
@@ -151,7 +151,7 @@ def _marks(text: Text) -> Iterator[Mark]:
         # If torch itself is being built, no other program failed.
         if package != "torch":
             yield BUILT_HERE, match.start(), built.name if built else package, "build"
-    # The pattern is slow on long texts, and most texts have no such path.
+    # The pattern is slow, and most texts have no such path.
     if "-packages" in text.low:
         for match in PACKAGE_IN_PATH.finditer(text.flat, first):
             if owner := of_package(match[1]):

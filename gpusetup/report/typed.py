@@ -48,7 +48,7 @@ def _torchs_answer(line: str, command: str, source: str) -> Facts:
     if answer is None:
         return
     version, runtime = answer["version"], answer["runtime"]
-    # Two numbers in a line, such as `1.2.3 4.5`, may be any program's.
+    # Two numbers in a line, such as `1.2.3 4.5`, may be any program's; so may a version alone.
     is_torchs = bool(answer["python"] or answer["label"] or answer["kernels"] or "torch" in command)
     if version and is_torchs and (runtime or answer["sees"] or answer["kernels"]):
         yield Claim("torch.version", version, source, SURE if answer["python"] else USUAL)
