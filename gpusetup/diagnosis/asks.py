@@ -113,8 +113,7 @@ COMMANDS_OF_OUTPUT: dict[str, tuple[str, ...]] = {
 
 
 def is_answered(context: RuleContext, command: str) -> bool:
-    """Whether the text already shows what a command would print, as its output or as the facts that
-    it would show."""
+    """Whether the text already shows what a command would print, as output or as facts."""
     machine, torch = context.snapshot, context.torch
     for event in events(context, "output-shown"):
         if command in COMMANDS_OF_OUTPUT.get(event.values.get("what", ""), ()):
@@ -129,6 +128,7 @@ def is_answered(context: RuleContext, command: str) -> bool:
         checks.SMI_ON_HOST: driver_answers(context),
         checks.CUDA_OF_TORCH: build_is_read,
         checks.ASK_TORCH: build_is_read and torch.cuda_available is not None,
+        # If torch sees no GPU, the exception that this command prints still tells why.
         checks.TORCH_SEES: torch.cuda_available is True,
         checks.TORCHS_KERNELS: kernels_are_read,
         checks.WHICH_TORCH: kernels_are_read,
@@ -157,6 +157,7 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
     if of_program := _command_of_program(context):
         yield of_program
     if events(context, "container-start-failed"):
+        # NVIDIA's hook exists only on Linux.
         yield HOOK_LOG if context.os.family in (None, "linux") else "docker info"
     # With several GPUs, a run usually hangs in NCCL.
     if events(context, "run-hangs") and events(context, "several-gpus"):
@@ -184,9 +185,8 @@ OF_MAKER: dict[str, tuple[str, ...]] = {
 
 
 def _maker(context: RuleContext) -> str:
-    """The maker of the GPU that the text is about: NVIDIA if it shows one of its GPUs, or else the
-    maker for which torch was built, or else the only maker named; "" if there are none or several.
-    """
+    """The maker of the GPU that the text is about: Apple on a Mac, NVIDIA if one of its GPUs is
+    shown, or else the maker that torch was built for, or else the only one named; "" if unknown."""
     if on(context, "macos"):
         return "apple"
     if has_nvidia(context):
@@ -216,8 +216,7 @@ INSTEAD_ON: dict[str, tuple[str, str]] = {
     # (Microsoft, "DirectX is coming to the Windows Subsystem for Linux").
     "wsl": (f"ls -l /dev/dxg; {checks.LIST_GPUS}", "sudo dmesg | grep -i dxg"),
 }
-"""A system -> the commands that list its devices and show its kernel's messages, in place of those
-for Linux."""
+"""A system -> its commands that list the devices and show the kernel's messages."""
 
 
 def command_for_system(context: RuleContext, command: str) -> str:
@@ -239,5 +238,6 @@ def command_for_system(context: RuleContext, command: str) -> str:
             command = f"{command}  # on the host"
     if on(context, "windows"):
         return settings_in_powershell(command)
-    # A few commands, such as `export`, have no form for a cell.
-    return (in_a_cell(command) if is_notebook else None) or command
+    # A few commands, such as `unset`, have no form for a cell.
+    in_cell = in_a_cell(command) if is_notebook else None
+    return in_cell or command

@@ -1,5 +1,4 @@
-"""The diagnosis of one machine: all findings, the root cause among them, and the build that
-fits."""
+"""The diagnosis of one machine: all findings, the root cause among them, and the fitting build."""
 
 from __future__ import annotations
 
@@ -63,8 +62,8 @@ def diagnose(
     project_words: tuple[str, ...] = (),
     rules: Iterable[Rule] | None = None,
 ) -> DoctorAnswer:
-    """Diagnose one machine. `choice` is the torch chosen for the machine; if it is None, a build is
-    chosen.
+    """Diagnose one machine. `choice` is the torch chosen for the machine, by default the one that
+    fits; `rules` are by default all of them; the other options are those of `RuleContext`.
 
     The steps: collect the findings of the rules, remove those that a reading refutes, fit each fix
     to the program and the machine, mark findings that others explain, choose the root, and choose
@@ -86,11 +85,12 @@ def diagnose(
     others = unexplained(findings, root)
     certain = main is not None and is_certain(context, main, remaining, others)
     sure: Literal["certain", "likely"] = "certain" if certain else "likely"
+    # An error that the root does not explain leaves the answer less sure as a whole.
+    confidence = "likely" if others else sure
     first = command_asked_first(context, remaining, root, cause)
     reading = None
     if is_text and cause != OK and (first or not (is_caused and certain)):
         reading = command_that_decides(context, main, first, is_open=cause == UNKNOWN)
-    is_likely = is_text and is_caused and not certain
     shown = [_with_one_first_step(finding, root, main, reading) for finding in findings]
     return DoctorAnswer(
         cause=cause,
@@ -104,10 +104,9 @@ def diagnose(
         newest=offer_of(context.choice),
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
-        # An error that the root does not explain leaves the answer less sure as a whole.
-        confidence=(sure if not others else "likely") if root and is_caused else None,
+        confidence=confidence if root and is_caused else None,
         certainty=sure if is_caused else None,
-        check=check_of(context, main) if main and is_likely else None,
+        check=check_of(context, main) if main and is_caused and is_text and not certain else None,
         facts=facts_read(context),
         fit=fits,
         other_causes=() if certain else tuple(error.id for error in others if error is not main),
@@ -135,8 +134,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
-    """The findings of the rules. If a rule crashes, the others still run, and the crash becomes a
-    finding."""
+    """The findings of the rules. If a rule crashes, the others run; the crash is a finding."""
     for rule in rules:
         try:
             yield from tuple(rule(context))
@@ -157,7 +155,7 @@ def build_case(
     installer = shown_installer(machine)
     if choice is None:
         host = host_of(machine, catalog)
-        # The recommended build is one that this environment's own installer can install.
+        # In a conda environment, prefer a build that conda can install.
         choice = choose(Wish(installer="conda" if installer == "conda" else "auto"), host, catalog)
         if choice.build is None:
             choice = choose(Wish(), host, catalog)
@@ -189,8 +187,7 @@ def _gravity(finding: Finding) -> int:
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The finding of what a program failed at, for a text without an error finding; None if there
-    is none."""
+    """What a program failed at, for a text without an error finding; None if there is none."""
     if not is_report(context):
         return None
     # `own` marks a failure that nothing in the text connects with the GPU stack (see
@@ -285,7 +282,8 @@ def _with_one_first_step(
 ) -> Finding:
     """The finding, marked if it is the root, without commands that compete with what the answer
     asks to run first (`reading`, then the root's commands)."""
-    finding, is_main = replace(finding, root=finding is root), finding is main
+    is_main = finding is main
+    finding = replace(finding, root=finding is root)
     fix = finding.fix
     if fix is None:
         return finding

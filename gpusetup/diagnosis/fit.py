@@ -31,9 +31,9 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     """The facts that were read, each with its line or source; what was not read is left out."""
     machine = context.snapshot
     driver, torch, failing = machine.driver, machine.torch, machine.failing
-    runs = newest_served(context)
-    served = f", runs CUDA builds up to {runs}" if runs else ""
-    driver_in_words = driver.version and f"{driver.version}{served}"
+    newest_cuda = newest_served(context)
+    served = f", runs CUDA builds up to {newest_cuda}" if newest_cuda else ""
+    driver_in_words = f"{driver.version}{served}" if driver.version else None
     torch_in_words = torch.version
     # A version without the build's label (`2.5.1+cu124`) gets the build that was read elsewhere.
     if torch.version and "+" not in torch.version:
@@ -64,11 +64,10 @@ def newest_served(context: RuleContext) -> str | None:
 
 
 def fits_together(context: RuleContext) -> tuple[Fit, ...]:
-    """A sentence for each pair of facts that fit or contradict each other; () if no pair was
-    read."""
-    of_torch = (_driver_and_torch, _gpus_and_torch, _python_and_torch)
-    facts = of_torch if context.torch.version else (_build_to_install,)
-    fits = (fit for pair in (*facts, _driver_and_nvcc) for fit in pair(context))
+    """A sentence for each pair of facts that fit or contradict each other."""
+    with_torch = (_driver_and_torch, _gpus_and_torch, _python_and_torch)
+    pairs = with_torch if context.torch.version else (_build_to_install,)
+    fits = (fit for judge in (*pairs, _driver_and_nvcc) for fit in judge(context))
     # Several GPUs of one model give the same sentence.
     return tuple(dict.fromkeys(fits))
 
@@ -95,11 +94,12 @@ def _driver_and_torch(context: RuleContext) -> Iterator[Fit]:
     if not version or not cuda:
         return
     name = f"torch {context.torch.version}"
-    floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-    if driver_serves(context, cuda):
+    serves = driver_serves(context, cuda)
+    if serves:
         sentence = f"driver {version} {_runs(context)}, and {name} is built for CUDA {cuda}"
         yield Fit(sentence=sentence, fits=True)
-    elif floor:
+    elif serves is False:
+        floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
         sentence = f"driver {version} does not run {name}: builds for CUDA {cuda} need {floor}"
         yield Fit(sentence=sentence, fits=False)
 
@@ -125,15 +125,15 @@ def _gpus_and_torch(context: RuleContext) -> Iterator[Fit]:
 
 
 def _python_and_torch(context: RuleContext) -> Iterator[Fit]:
-    """Whether the release of torch has wheels for this Python."""
+    """Whether the release of torch has wheels for this Python; nothing if either is unknown."""
     release = (context.torch.version or "").split("+")[0]
-    tag = ".".join((context.snapshot.python.version or "").split(".")[:2])
-    rows = [row for row in context.catalog.builds if row.torch == release]
-    pythons = {version for row in rows for version in row.pythons}
-    if tag and pythons:
-        has = "has" if tag in pythons else "has no"
-        sentence = f"torch {release} {has} wheels for Python {tag}"
-        yield Fit(sentence=sentence, fits=tag in pythons)
+    python = ".".join((context.snapshot.python.version or "").split(".")[:2])
+    builds = [build for build in context.catalog.builds if build.torch == release]
+    pythons = {version for build in builds for version in build.pythons}
+    if python and pythons:
+        has = "has" if python in pythons else "has no"
+        sentence = f"torch {release} {has} wheels for Python {python}"
+        yield Fit(sentence=sentence, fits=python in pythons)
 
 
 def _build_to_install(context: RuleContext) -> Iterator[Fit]:
@@ -172,8 +172,7 @@ DESCRIPTIONS = ("foreign-gpu", "no-nvidia-gpu", "smi-sees-it", "cuda-toolkit-mis
 
 
 def may_be_ok(context: RuleContext, fits: tuple[Fit, ...]) -> bool:
-    """Whether nothing was found that fails: on a machine with a proof, in a text with at least one
-    fact."""
+    """Whether nothing that fails was found: on a machine with a proof, in a text with a fact."""
     if not is_report(context):
         return serves_its_maker(context) or _machine_is_healthy(context)
     successes = events(context, "run-finished", "gpu-computes", "bare-yes")
@@ -229,24 +228,25 @@ def _machine_is_healthy(context: RuleContext) -> bool:
 
 
 def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
-    """What was shown to work, in one line."""
+    """What was shown to work, in one line, for the answer `ok`."""
     if is_report(context):
         return _what_a_text_shows(context, fits)
     torch, visible = context.torch, visible_gpus(context.snapshot)
     build = f"torch {torch.version}" if torch.version else "torch"
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in visible)) or "the GPU"
-    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
-        return (
-            f"this machine has no GPU that torch supports, and torch {torch.version} is the right "
-            "build for its CPU. A program that needs CUDA must run on another machine"
-        )
     if serves_its_maker(context):
+        # On a Mac, torch's only build is called `cpu`, and it supports Apple's GPU.
+        if torch.backend == "cpu" and not on(context, "macos"):
+            return (
+                f"this machine has no GPU that torch supports, and {build} is the right build for "
+                "its CPU. A program that needs CUDA must run on another machine"
+            )
         # torch's name for another maker's GPU, if it is known; programs often say `cuda`.
         stack = context.snapshot.makers
         # A stranger's snapshot may name any maker.
         maker = BY_ID.get(stack.maker) if stack else None
         device = f', device "{maker.device}"' if maker else ""
         return f"{build} is the right build for this GPU{device}; not tested: run `gpusetup verify`"
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in visible))
     has_kernels = torch.version and visible and all(serving(context, gpu) for gpu in visible)
     if has_kernels and context.other_host:
         return f"{build} has kernels for {names}, but gpusetup did not test the driver there"
@@ -257,8 +257,9 @@ def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
 
 def _what_a_text_shows(context: RuleContext, fits: tuple[Fit, ...]) -> str:
     """That the text shows no failure, and what fits together in it."""
-    for event in events(context, "bare-yes"):
-        word = event.values["bare"]
+    # The text is nothing but torch's `True`.
+    if answers := events(context, "bare-yes"):
+        word = answers[0].values["bare"]
         return f"if torch printed `{word}`, it sees the GPU; to test it, run `gpusetup verify`"
     if not fits:
         return "no failure that gpusetup knows is in this text"

@@ -48,8 +48,7 @@ def blocks_without(fix: Fix, pattern: str) -> Fix:
 # --- the program ----------------------------------------------------------------------------------
 
 PINNING_ENGINES = ("vllm", "sglang", "lmdeploy")
-"""Packages whose releases each require exactly one torch release, because another one breaks their
-kernels."""
+"""Packages whose releases each require one torch release, because another breaks their kernels."""
 WITHOUT_TORCH = (
     "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers; ollama: set "
     "OLLAMA_VULKAN=1 for its server), or its build for the CPU. If ROCm lists no GPU at all, join "
@@ -95,7 +94,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
         return replace(fix, alternatives=others)
     if image := owners.owner_of_image(context):
         return Fix(text=image.sentence, alternatives=others)
-    # The releases on PyPI are for NVIDIA's GPUs.
+    # The wheels on PyPI are for Linux and NVIDIA's GPUs. In a container, the image is replaced.
     is_foreign = finding.id in ("amd-gpu", "intel-gpu")
     has_wheels = not (in_container(context) or on(context, "windows") or is_foreign)
     return Fix(
@@ -168,7 +167,7 @@ def _for_rented_machine(context: RuleContext, finding: Finding, fix: Fix) -> Fix
         return ON_A_CLUSTER
     is_pod = context.snapshot.container.kind == "kubernetes"
     is_shared = scheduled or events(context, "shared-node") or is_pod
-    if not (fix.needs_root and is_shared) or fix.text.startswith(BY_OTHERS):
+    if not (fix.needs_root and is_shared):
         return fix
     of_others = replace(fix, text=f"{BY_OTHERS}{fix.text}")
     # These commands would stop the work of the other users.
@@ -205,8 +204,7 @@ ACTS_ON_THE_HOST = (
     r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
     r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
 )
-"""The beginnings of commands for the kernel, the driver or services, which a container does not
-have."""
+"""The beginnings of commands for the kernel, driver or services, which a container lacks."""
 ON_THE_HOST = "on the host, not in this container"
 
 
@@ -216,15 +214,15 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     def unless_harmful(block: Alternative) -> Alternative | None:
         """The commands; None if the person's shell would read one of them wrongly."""
-        is_wrong = (
-            not line.isprintable() or (is_windows and re.match(POSIX_ONLY, line))
-            for line in block.commands
-        )
-        return None if any(is_wrong) else block
+        for line in block.commands:
+            if not line.isprintable() or (is_windows and re.match(POSIX_ONLY, line)):
+                return None
+        return block
 
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
         return map_blocks(fix, _in_cells)
+    # Commands that also act on the host leave `commands` below; the note is for these too.
     variables = [line for line in fix.commands if re.match(CHANGES_A_VARIABLE, line)]
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
@@ -245,8 +243,7 @@ def _in_cells(block: Alternative) -> Alternative | None:
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
-    """The fix for a container: commands for the host are marked as such, and are alternatives
-    only."""
+    """The fix for a container, with commands for the host as alternatives that are titled so."""
 
     def acts_on_the_host(block: Alternative) -> bool:
         return any(re.match(ACTS_ON_THE_HOST, line) for line in block.commands)

@@ -76,8 +76,7 @@ def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> lis
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
-    """The first unexplained error; without one, the first warning about lost speed; None if there
-    is neither."""
+    """The first unexplained error, or else the first warning about lost speed; None if neither."""
     if errors := unexplained(findings):
         return errors[0]
     losses = (

@@ -25,13 +25,11 @@ class Remaining(NamedTuple):
     findings: tuple[Finding, ...]
     ruled_out: tuple[RuledOut, ...]
     asks: dict[str, str]
-    """A cause that replaced a refuted one ("" if none did) -> the command whose output tells more.
-    """
+    """A cause that replaced a refuted one ("" if none did) -> the command that tells more."""
 
 
 def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
-    """The findings without those that a fact contradicts, each replaced by the remaining
-    possibility."""
+    """The findings; each that a fact contradicts is replaced by the remaining cause, if any."""
     remaining: list[Finding] = []
     ruled_out: list[RuledOut] = []
     asks: dict[str, str] = {}
@@ -49,11 +47,13 @@ def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
 
 
 def refutation_of(context: RuleContext, finding: Finding) -> tuple[Refutation | None, str]:
-    """The first refutation in a finding's record that applies, and the fact in a sentence."""
+    """The first refutation in a finding's record that applies, and the fact in a sentence; None
+    and "" if no fact contradicts the finding."""
     record = RECORDS[finding.id]
     # A note claims no cause, unless it says what a program failed at.
-    is_only_a_note = finding.severity is Severity.NOTE and not record.failure
-    for refutation in () if is_only_a_note else record.refuted_by:
+    if finding.severity is Severity.NOTE and not record.failure:
+        return None, ""
+    for refutation in record.refuted_by:
         if fact := refutation.fact(context):
             return refutation, fact
     return None, ""
