@@ -222,7 +222,7 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     fix = map_blocks(fix, unless_harmful)
     if lender_of(context):
         return map_blocks(fix, _in_cells)
-    # Commands that also act on the host leave `commands` below; the note is for these too.
+    # Taken from `fix.commands` before the commands for the host leave it.
     variables = [line for line in fix.commands if re.match(CHANGES_A_VARIABLE, line)]
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):

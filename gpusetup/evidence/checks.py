@@ -47,8 +47,7 @@ LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
 """Shows the last kernel messages before a machine switched off: an Xid, a machine check, or nothing
 if the power failed."""
 GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
-"""Shows whether docker can give a container a GPU at all, independent of the program and its
-compose file."""
+"""Shows whether docker can give a container a GPU at all, whatever the compose file says."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 TORCHS_XPU = (
     'python -c "import sys, torch; '

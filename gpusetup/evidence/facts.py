@@ -73,7 +73,7 @@ def driver_is_new_enough(context: RuleContext) -> str:
         required = driver_required_by(context, message)
         # A message that contains the CUDA version of the loaded driver library ("found") knows
         # better what was loaded than the toolkit does.
-        if not required and "found" not in message.values and toolkit_cuda:
+        if required is None and "found" not in message.values and toolkit_cuda:
             required = context.catalog.driver_floor(toolkit_cuda, driver_family(context.snapshot))
         if required is None or parsed(version) < parsed(required):
             return ""
@@ -90,8 +90,7 @@ def driver_is_new_enough(context: RuleContext) -> str:
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
-    """Whether the driver is new enough for a CUDA version; None if the driver or the requirement is
-    unknown."""
+    """Whether the driver is new enough for a CUDA version; None if either version is unknown."""
     floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
     version = context.driver.version
     return parsed(version) >= parsed(floor) if version and floor else None
@@ -141,8 +140,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def toolkit_is_installed_on_kubernetes(context: RuleContext) -> str:
-    """nvidia-container-toolkit is installed, but Kubernetes, and not docker, starts the
-    containers."""
+    """nvidia-container-toolkit is installed, but Kubernetes starts the containers, not docker."""
     installed = toolkit_is_installed(context)
     is_pod = context.snapshot.container.kind == "kubernetes"
     if installed and (is_pod or events(context, "k8s-gpu-not-allocatable", "container-engine")):
@@ -169,12 +167,11 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def companion_fits(context: RuleContext, companion: Name) -> bool | None:
-    """Whether the listed versions and builds of torch and a companion belong together; None if that
-    is not known."""
+    """Whether the listed versions and builds of torch and a companion belong together, if known."""
     listed, torch, catalog = package(context, companion), context.torch, context.catalog
-    release = catalog.release_of(torch.version) if torch.version else None
     if listed is None:
         return None
+    release = catalog.release_of(torch.version) if torch.version else None
     fits = serves_torch(catalog, companion, listed.version, release.torch) if release else None
     if fits is False or not torch.backend:
         return fits

@@ -36,7 +36,8 @@ TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBacke
 
 
 def program_of(context: RuleContext) -> Program | None:
-    """The program of a text; None if the text is not about one, or about torch itself."""
+    """The program of a text (`UNNAMED` if only its exception shows it); None if the text is not
+    about a known one, or about torch itself."""
     name, failures = context.snapshot.failing.program, events(context, "program-failed")
     if name is None and not failures:
         return None
@@ -45,10 +46,12 @@ def program_of(context: RuleContext) -> Program | None:
 
     if name is not None:
         return BY_NAME.get(name)
-    classes = [e.values.get("exception", "error").rpartition(".")[2] for e in failures]
-    may_be_torchs = (hasattr(builtins, one) or one in TORCHS_EXCEPTIONS for one in classes)
-    # Another class, such as CuPy's `CUDADriverError`, shows a program without a name.
-    return None if all(may_be_torchs) else UNNAMED
+    for failure in failures:
+        exception = failure.values.get("exception", "error").rpartition(".")[2]
+        # Another class, such as CuPy's `CUDADriverError`, is neither Python's nor torch's.
+        if not hasattr(builtins, exception) and exception not in TORCHS_EXCEPTIONS:
+            return UNNAMED
+    return None
 
 
 def uses_no_torch(context: RuleContext) -> bool:
@@ -60,10 +63,10 @@ def uses_no_torch(context: RuleContext) -> bool:
 def job_without_gpu(context: RuleContext) -> Events:
     """The events that show that a Slurm job requested no GPU and sees none; otherwise empty."""
     jobs = events(context, "slurm-job")
-    # If Slurm itself reports a job without GPUs, a GPU that is listed in the text belongs to the
-    # node and not to the job.
-    if refused := [event for event in jobs if "gave" in event.values]:
-        return (refused[0],)
+    # `gave`: Slurm itself reports a job without GPUs. Then a GPU that is listed in the text belongs
+    # to the node and not to the job.
+    if without_gpu := [event for event in jobs if "gave" in event.values]:
+        return (without_gpu[0],)
     if not jobs or gpus(context):
         return ()
     # In a job without a GPU, Slurm's plugin sets CUDA_VISIBLE_DEVICES to an empty string.

@@ -66,7 +66,8 @@ def capability_is_read(context: RuleContext) -> bool:
 
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
-    """Whether we know the driver's version and what needs a newer one, or torch states both."""
+    """Whether a message states the version that it found or needs, or else the text shows both the
+    driver and torch's CUDA."""
     for message in events(context, "driver-too-old", "image-needs-newer-driver"):
         if not message.values.keys().isdisjoint(("found", "needs_driver", "needed")):
             return True
@@ -79,27 +80,24 @@ def installed_pair_is_read(companion: str) -> Proof:
 
 
 def releases_of_torch_differ(context: RuleContext) -> bool:
-    """Whether an extension's message names the torch that it was built for, and another release
-    runs."""
+    """Whether an extension's message names another torch release than the one that runs."""
     for message in events(context, "extension-abi-mismatch"):
-        releases = (message.values.get(name, "") for name in ("built_torch", "torch"))
-        built_for, runs = (release.partition("+")[0] for release in releases)
+        built_for = message.values.get("built_torch", "").partition("+")[0]
+        runs = message.values.get("torch", "").partition("+")[0]
         if built_for and runs and built_for != runs:
             return True
     return False
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
-    """Whether the text shows no torch at all. A torch that is shown although its import fails is in
-    another environment."""
+    """Whether the text shows no torch. One that is shown is in another environment."""
     return context.torch.version is None and package(context, "torch") is None
 
 
 # --- CUDA's start ---------------------------------------------------------------------------------
 
 ON_NVSWITCH = re.compile(r"SXM|HBM3|V100|H[12]00|H20|B[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
-"""GPU models that are also sold on boards with NVSwitch. On other machines, error 802 has other
-reasons."""
+"""GPU models that are also sold on boards with NVSwitch. Others get error 802 for other reasons."""
 
 
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
@@ -128,6 +126,7 @@ def numbers_show_it_is_full(context: RuleContext) -> bool:
     for message in events(context, "out-of-memory"):
         names = ("asked_bytes", "total_bytes", "free_bytes")
         asked, total, free = (whole_number(message.values.get(name)) for name in names)
+        # A quote without the total was cut, and its free memory may be another message's.
         if asked is not None and total is not None and free is not None and asked > free:
             return True
     return False

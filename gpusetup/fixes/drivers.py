@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.choose.host import gpus_to_serve
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -58,14 +59,13 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
     A device on the bus counts as the oldest generation that its id can mean.
     """
-    from gpusetup.choose.host import gpus_to_serve
-
     listed = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
     return tuple(gpu for gpu in listed if gpu.compute_capability)
 
 
 def known_capabilities(context: RuleContext) -> list[Capability]:
     """The compute capabilities of this machine's GPUs, as far as they are known."""
+    # The condition always holds; it is there for mypy.
     return [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
 
 
@@ -182,7 +182,8 @@ BUILD_MODULE = "if command -v akmods; then sudo akmods --force; else sudo dkms a
 
 
 def load_fix(context: RuleContext, _text: str) -> Fix:
-    """Load the installed driver's kernel module instead of nouveau."""
+    """Load the installed driver's kernel module instead of nouveau. `_text` is not needed: this
+    text depends on the machine."""
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or reinstall its driver"
         return Fix(text=text, needs_root=True, needs_reboot=True)
@@ -237,8 +238,7 @@ def _headers(context: RuleContext) -> Lines:
 
 
 def rebuild_with_headers(context: RuleContext) -> Lines:
-    """Build the driver's kernel module again, after the kernel's headers and a compiler are
-    installed."""
+    """Install the kernel's headers, a compiler and the driver, whose module is built again."""
     return (*_headers(context), *compiler(context), *driver_commands(context), *lines(REBOOT))
 
 

@@ -38,8 +38,8 @@ def smi_index(gpu: Gpu) -> str | None:
 
 
 def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
-    """The GPUs for a sentence: by name if the machine has one GPU, otherwise with number and slot
-    too."""
+    """The GPUs for a sentence: with number and slot, or only all names if the machine has a single
+    GPU or `concerned` is empty."""
     if not concerned or len(gpus(context)) < 2:
         return gpu_names(context)
     names = ", ".join(map(gpu_in_full, concerned[:MAX_NAMED]))

@@ -38,8 +38,7 @@ USE_XPU = (
 
 
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
-    """Install torch's build for a maker's GPU, as `install` chooses it. `target` is an AMD GPU's
-    (`gfx1100`), if known."""
+    """Install torch's build for a maker's GPU. `target` is an AMD GPU's (`gfx1100`), if known."""
     build, stack = context.choice.build, context.snapshot.makers
     name = f"torch's {NAME_OF_BUILDS[maker.id]} build"
     words = ("torch", "torchvision", "--index-url", str(maker.index))
@@ -89,7 +88,8 @@ def _uses_rocms_variables(context: RuleContext) -> bool:
 def target_of(context: RuleContext) -> str | None:
     """The target (`gfx1100`) of the first AMD GPU whose target is known."""
     stack = context.snapshot.makers
-    return next((gpu.target for gpu in stack.gpus if gpu.target), None) if stack else None
+    gpus = stack.gpus if stack else ()
+    return next((gpu.target for gpu in gpus if gpu.target), None)
 
 
 # --- a text about a GPU of AMD or Intel -----------------------------------------------------------
@@ -104,7 +104,7 @@ def for_amd(context: RuleContext) -> Fix:
     is_rocm = maker_of(context.torch.backend) == AMD.id or reports_none
     finds_none = reports_none or (is_rocm and context.torch.cuda_available is False)
     # torch counts a GPU without kernels, so a torch that finds none does not reach the GPU at all.
-    lacks_kernels = bool(target and rocm) and has_kernels(target or "", rocm) is False
+    lacks_kernels = bool(target and rocm and has_kernels(target, rocm) is False)
     is_wrong_build = not is_rocm or (lacks_kernels and not finds_none)
     if events(context, "hip-kernel-missing") or is_wrong_build:
         return build_for(context, AMD, target)
@@ -175,8 +175,7 @@ MPS_ADVICE = {
 
 
 def for_mac(context: RuleContext) -> Fix:
-    """The fix on a Mac in a text: for what mps lacks if the program already uses it, otherwise how
-    to select the device."""
+    """The fix on a Mac in a text: for what mps lacks, or else how to select the device."""
     if events(context, "built-for-another-processor"):
         return NATIVE_PYTHON
     lacks, why = events(context, "mps-lacks"), reasons_of(context, "mps-lacks")

@@ -257,10 +257,10 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         return fix
     text = fix.text
     denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
-    # If several facts are false, the last row's advice replaces the others.
-    for row in denied:
-        because = needs[row.what].because
-        text = f"{because[:1].upper()}{because[1:]}. {row.instead}"
+    if denied:
+        # The text has room for one advice only.
+        because, instead = needs[denied[-1].what].because, denied[-1].instead
+        text = f"{because[:1].upper()}{because[1:]}. {instead}"
     if owner is not None and not owner.excludes_pip and _changes_torch(fix) and not denied:
         text = f"{owner.sentence}: {text}"
     return replace(judged, text=text, needs=tuple(needs.values()))

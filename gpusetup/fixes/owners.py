@@ -74,8 +74,7 @@ def has_a_scheduler(context: RuleContext) -> bool:
 
 
 def named_owner(context: RuleContext, owner: str) -> str:
-    """The name of the first owner of this kind in a text, or the kind if it has no name; "" if the
-    text shows none."""
+    """The name of the first owner of this kind in a text, or the kind if unnamed; "" if none."""
     for event in events(context, "environment-owner"):
         if event.values.get("owner") == owner:
             return event.values.get("name") or owner
@@ -87,7 +86,7 @@ def named_owner(context: RuleContext, owner: str) -> str:
 
 def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
-    with the torch that it needs."""
+    with the torch that it needs; None if the text shows no image."""
     vendors = [event.values.get("image", "") for event in events(context, "vendor-image")]
     # The image that runs, or else what it was built from.
     name = (
@@ -95,12 +94,12 @@ def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
         or named_owner(context, "base-image")
         or next(iter(vendors), "")
     )
-    # `vllm/vllm-openai:v0.8.4` -> `vllm/vllm-openai`.
-    repository = re.sub(r":[\w.-]+$", "", name) if name else "the image"
-    # Without a name, the version of torch shows the image.
-    if not name and named_owner(context, "maker-image"):
-        name = "of NVIDIA (its `a0` version of torch is on no index)"
-    if not name:
+    if name:
+        # `vllm/vllm-openai:v0.8.4` -> `vllm/vllm-openai`.
+        repository = re.sub(r":[\w.-]+$", "", name)
+    elif named_owner(context, "maker-image"):
+        name, repository = "of NVIDIA (its `a0` version of torch is on no index)", "the image"
+    else:
         return None
     return EnvironmentOwner(
         because=f"torch is part of the image {name}",
@@ -123,7 +122,7 @@ USUAL_INSTRUCTIONS = "update or reinstall the app from its menu, which installs 
 
 
 def _program(context: RuleContext) -> EnvironmentOwner | None:
-    """A program whose start script makes its environment and installs its torch."""
+    """A program whose start script makes its environment and installs its torch; None if none."""
     name = named_owner(context, "program")
     if not name:
         return None

@@ -16,11 +16,12 @@ from gpusetup.catalog.jetpack import (
     runs_ordinary_wheels,
 )
 from gpusetup.choose.coming import new_folder, options_of_new_environment
+from gpusetup.choose.commands import python_command
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, capabilities, is_report, on
-from gpusetup.fixes import needs
+from gpusetup.fixes import drivers, needs
 from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Alternative, Fix
@@ -73,15 +74,16 @@ def prepending(context: RuleContext, name: str, folder: str) -> Line:
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
-    """The lines that tell a build where the toolkit of a CUDA version is; () if the version is
-    unknown."""
+    """The lines that tell a build where a CUDA version's toolkit is; () if it is unknown."""
     if not cuda or not is_a_version(cuda):
         return ()
     minor = ".".join(cuda.split(".")[:2])
-    home, binaries = f"/usr/local/cuda-{minor}", f"/usr/local/cuda-{minor}/bin"
     if on(context, "windows"):
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
         binaries = rf"{home}\bin"
+    else:
+        home = f"/usr/local/cuda-{minor}"
+        binaries = f"{home}/bin"
     return (setting(context, "CUDA_HOME", home), prepending(context, "PATH", binaries))
 
 
@@ -149,14 +151,12 @@ def by_hand(context: RuleContext) -> tuple[Alternative, ...]:
 
 
 def in_a_project(context: RuleContext) -> bool:
-    """Whether torch belongs to a uv project, in which the next `uv sync` would undo what `uv pip`
-    installed."""
+    """Whether uv manages torch in a project, whose next `uv sync` undoes `uv pip install`."""
     return context.snapshot.python.manager == "uv project" and context.installer == "uv"
 
 
 def target_refuses(context: RuleContext) -> bool:
-    """Whether nothing may be installed into the target because it belongs to the system or another
-    user."""
+    """Whether the target belongs to the system or another user, so that it may not be changed."""
     python = context.snapshot.python
     return bool(python.externally_managed) or python.site_writable is False
 
@@ -174,7 +174,8 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
 def gpusetup(context: RuleContext, *options: str) -> Line:
     """`gpusetup install` with these options (or first with names of packages), into the target if
     it may be changed, otherwise into a new environment."""
-    executable, names_packages = python(context), options and not options[0].startswith("--")
+    executable = python(context)
+    names_packages = options and not options[0].startswith("--")
     if target_refuses(context):
         target: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
     # `--project` writes torch into pyproject.toml, but no other package.
@@ -252,18 +253,18 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
 def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     """Which driver a CUDA build needs and, if a text names no GPU, which cards it leaves out."""
     catalog, family = context.catalog, driver_family(context.snapshot)
-    floor = catalog.driver_floor(build.cuda or "", family)
     # A build without CUDA needs no driver, and on a Jetson the driver comes with JetPack.
-    if build.cuda is None or floor is None or board_of(context.snapshot):
+    floor = catalog.driver_floor(build.cuda, family) if build.cuda else None
+    if floor is None or board_of(context.snapshot):
         return
     # The oldest driver that is enough must also support the GPUs that are there.
     of_gpus = (
         catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
     )
-    floor = max((floor, *filter(None, of_gpus)), key=parsed)
+    oldest = max((floor, *filter(None, of_gpus)), key=parsed)
     version = context.driver.version
     installed = f"found: {version}" if version else "`nvidia-smi` shows yours"
-    yield f"{build.backend} needs NVIDIA driver {floor} or newer ({installed})"
+    yield f"{build.backend} needs NVIDIA driver {oldest} or newer ({installed})"
     if is_report(context) and not capabilities(context):
         yield (
             "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, "
@@ -273,26 +274,22 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
 
 def _no_build_fix(context: RuleContext) -> Fix:
     """What to change first if no build of torch fits the machine."""
-    advice = context.choice.advice
     if board_of(context.snapshot):
         return jetson_fix(context)
     none = "No build of torch fits this machine"
+    advice = context.choice.advice
     if advice is None:
         return Fix(text=f"{none}: `gpusetup resolve --explain`")
     text = f"{none}; with {advice.change} {advice.to}: {advice.gives}"
     if advice.change == "driver":
-        from gpusetup.fixes import drivers
-
         return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")
 
 
 def jetson_fix(context: RuleContext) -> Fix:
-    """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
-    JetPack."""
+    """Install torch's own wheel if it supports the board, or else NVIDIA's for this JetPack."""
     jetpack = jetpack_of(board_of(context.snapshot))
-    is_ordinary = jetpack and runs_ordinary_wheels(jetpack, capabilities(context))
-    if jetpack and context.choice.build and is_ordinary:
+    if jetpack and context.choice.build and runs_ordinary_wheels(jetpack, capabilities(context)):
         return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     if jetpack is None or jetpack.wheels is None:
         return Fix(
@@ -325,8 +322,7 @@ def jetson_fix(context: RuleContext) -> Fix:
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
-    """Create a new environment with another Python, and install the torch that fits or was
-    requested."""
+    """Create a new environment with another Python and with the torch that fits or is wanted."""
     folder = f".venv-{version}"
     requested = context.snapshot.wanted.torch or ""
     releases = {build.torch for build in context.catalog.builds if version in build.pythons}
@@ -353,8 +349,6 @@ def pip(context: RuleContext, *words: str) -> Line:
             rest = [word for word in rest if word != "-y"]
         options = [UV_NAMES.get(word, word) for word in rest]
         return command(context, "uv", "pip", verb, "--python", python(context), *options)
-    from gpusetup.choose.commands import python_command
-
     return command(context, *python_command(python(context)), "-m", "pip", *words)
 
 

@@ -50,11 +50,8 @@ def full_memory(context: RuleContext, text: str) -> Fix:
 
 
 def unused_may_help(context: RuleContext) -> bool | None:
-    """Whether torch holds at least as much unused memory as was requested, which then is
-    fragmented.
-
-    None if torch's message does not say how much it holds unused.
-    """
+    """Whether torch holds at least as much unused memory as was requested, so that the memory is
+    fragmented; None if torch's message does not say how much it holds unused."""
     for message in events(context, "out-of-memory"):
         requested = whole_number(message.values.get("asked_bytes"))
         unused = whole_number(message.values.get("idle_bytes"))
@@ -82,7 +79,7 @@ TO_GENERATE = (
 
 def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
     """The steps of the Qwen3 guide in its order (allocator, sequence parallelism, offload), as far
-    as the trainer and the system support them."""
+    as the trainer supports them. `variable` sets the allocator; () if that would not help."""
     steps = []
     if variable:
         steps.append(f"Env: set the variable below {trainer.before_start}")
