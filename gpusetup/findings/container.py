@@ -73,9 +73,10 @@ def wsl_linux_driver(context: RuleContext) -> Findings:
     # A name without a folder (`libcuda.so.1`) does not show which library is loaded.
     if not context.os.wsl or not path.startswith("/") or WSL_LIBRARIES in path:
         return
-    cuda_starts = not context.snapshot.cuda_api.init_code
+    # Only a warning as long as no error of CUDA is known.
+    is_weak = not context.snapshot.cuda_api.init_code
     evidence = (shown(context, "driver.libcuda_path", path, path=path),)
-    yield finding(context, "wsl-driver", evidence, message=LINUX_DRIVER_IN_WSL, weak=cuda_starts)
+    yield finding(context, "wsl-driver", evidence, message=LINUX_DRIVER_IN_WSL, weak=is_weak)
 
 
 NAMES_NO_GPU = ("", "-1", "none", "void", "NoDevFiles")
@@ -139,8 +140,8 @@ def _no_driver_beside_working_host(context: RuleContext) -> Events:
     driver works: the program runs in a container, even if the text does not say so."""
     if not is_report(context) or not driver_answers(context):
         return ()
+    # In WSL itself, Windows is the host, and `wsl_driver` judges what programs find.
     is_in_wsl_itself = context.os.wsl and not in_container(context)
-    # TensorFlow prints the same message if its own libraries are missing, in a container or not.
     if is_in_wsl_itself or events(context, *OTHER_REASONS):
         return ()
     # A container that was started without a GPU has no nvidia-smi either.
@@ -155,7 +156,8 @@ OTHER_REASONS = (
     "nvml-mismatch",
     "container-driver-capability-missing",
 )
-"""Events that explain why a program finds no driver although the host's works."""
+"""Events that explain why a program finds no driver although the host's works. TensorFlow, for
+example, prints the same message if its own libraries are missing."""
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
@@ -192,8 +194,7 @@ def _hides_every_gpu(context: RuleContext, value: str) -> bool:
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:
-    """A running container has lost access to its GPU, usually because systemd on the host was
-    reloaded."""
+    """A running container has lost its GPU, usually because systemd on the host was reloaded."""
     messages = events(context, "container-nvml-lost")
     is_live_container = in_container(context) and not is_report(context)
     cuda_starts = context.snapshot.cuda_api.init_code == 0

@@ -33,8 +33,7 @@ from gpusetup.model.shell import filled
 
 
 def uvm_missing(context: RuleContext) -> Findings:
-    """The unified memory module or its device node is missing: NVML works, but CUDA cannot
-    start."""
+    """The unified memory module or its node is missing: NVML works, but CUDA cannot start."""
     # In WSL, the Windows driver manages the memory, so this module does not exist.
     if context.os.wsl:
         return
@@ -120,7 +119,7 @@ MIG_FIELDS = ("mig_enabled", "mig_count", "mig_instances")
 
 
 def _gpus_with_mig(context: RuleContext) -> list[Gpu]:
-    """The GPUs that are divided into MIG instances and that no variable hides."""
+    """The GPUs on which MIG is on and that no variable hides."""
     return [gpu for gpu in unhidden(context) if gpu.mig_enabled]
 
 
@@ -146,8 +145,7 @@ def unhidden(context: RuleContext) -> list[Gpu]:
 
 
 def _instance_count(gpu: Gpu) -> int | None:
-    """How many MIG instances a GPU has, from their names or their number; None if no source shows
-    it."""
+    """How many MIG instances a GPU has, from their names or their number; None if unknown."""
     return len(gpu.mig_instances) or gpu.mig_count
 
 
@@ -162,7 +160,8 @@ def compute_mode(context: RuleContext) -> Findings:
         closed = [gpu for gpu in with_cuda if _mode(gpu) == mode]
         if closed:
             # The command names these GPUs, because the others of a shared node belong to other
-            # people. (The record's own command, without `-i`, is for a text without a list.)
+            # people. (The record's own command, without `-i`, is for a text without a list.) If no
+            # source tells how to name one of them, it is the first.
             indices = gpu_naming.smi_list(closed) or "0"
             command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=indices)
             text = RECORDS["compute-mode-exclusive"].text
@@ -219,8 +218,7 @@ failed; 36: a call needs a newer driver). They count only if cuInit itself retur
 
 
 def cuda_answers(context: RuleContext) -> Findings:
-    """The error that CUDA returns when it starts: the probe's own reading, or the one in a
-    program's message."""
+    """The error with which CUDA starts: the probe's own reading, or one in a program's message."""
     api = context.snapshot.cuda_api
     messages: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):
@@ -233,9 +231,9 @@ def cuda_answers(context: RuleContext) -> Findings:
     # In a text, the quoted line already contains the code.
     is_quoted = is_report(context) and api.init_code in messages
     if api.init_code and not context.other_host and not is_quoted:
-        text, code = f"cuInit: {api.init_name} {api.init_code}", api.init_code
-        result = shown(context, "cuda_api.init_code", text, code=str(code))
-        messages[code] = (*messages.get(code, ()), result)
+        text = f"cuInit: {api.init_name} {api.init_code}"
+        result = shown(context, "cuda_api.init_code", text, code=str(api.init_code))
+        messages[api.init_code] = (*messages.get(api.init_code, ()), result)
     for code, evidence in messages.items():
         if not _is_a_fault(context, code, evidence):
             continue
@@ -256,8 +254,8 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
         return False
     # Only machines with an NVSwitch need a Fabric Manager. Elsewhere its log shows no fault, but
     # CUDA's own error does.
-    are_switched = [ON_NVSWITCH.search(gpu.name) for gpu in gpus(context)]
-    has_no_switch = are_switched and not any(are_switched)
+    names = [gpu.name for gpu in gpus(context)]
+    has_no_switch = names and not any(map(ON_NVSWITCH.search, names))
     if code == SYSTEM_NOT_READY and (has_no_switch or events(context, "no-nvswitch")):
         return any(event.kind != CODES[SYSTEM_NOT_READY] for event in messages)
     # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
@@ -299,7 +297,8 @@ def libcuda_missing(context: RuleContext) -> Findings:
 def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when gpusetup queried it."""
     children = failed_children(context)
-    # The child process that queried one GPU tells more than the one that queried all GPUs.
+    # The child process that queried one GPU tells more than the one that queried all GPUs, so its
+    # event comes first (and again among all, which the evidence leaves out).
     of_a_gpu = [event for event in children if "gpu" in event.values]
     messages = (*of_a_gpu, *children, *events(context, "driver-does-not-answer"))
     if not messages:
@@ -362,21 +361,21 @@ NVML_CAUSES = {
     16: "hardware-fault",
     17: "device-permission",
 }
-"""The causes of NVML's error codes (nvml.h, enum nvmlReturn_t), when NVML starts or when one GPU is
-queried."""
+"""The causes of NVML's error codes (nvml.h, enum nvmlReturn_t) at its start and for one GPU."""
 
 
 def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML failed to start on this machine; each error code has its own cause."""
     machine, is_in_container = context.snapshot, in_container(context)
-    code, cuda_starts = machine.driver.nvml_code or 0, machine.cuda_api.init_code == 0
+    code = machine.driver.nvml_code or 0
+    cuda_starts = machine.cuda_api.init_code == 0
     # Only a probed machine has an NVML code; other rules handle the messages in a text. A library
     # that does not match the kernel module has its own finding.
     if is_report(context) or context.other_host or code in (0, NVML_LIBRARY_MISMATCH):
         return
     lacks_kernel_driver = code in NO_KERNEL_DRIVER
     driver_runs = cuda_starts or machine.driver.module_loaded
-    # There is no driver at all, and other rules report that.
+    # A Jetson may lack NVML. Elsewhere there is then no driver at all, which other rules report.
     if lacks_kernel_driver and (machine.os.jetson or not driver_runs):
         return
     # The rules for containers report it: the container lost its GPU or never had one.

@@ -55,8 +55,7 @@ def driver_belongs_here(context: RuleContext) -> bool:
 
 
 PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
-"""Events that show an installed driver: torch's "no NVIDIA driver" then means that none is
-loaded."""
+"""Events that show an installed driver, which torch's "no NVIDIA driver" then calls not loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
@@ -155,7 +154,8 @@ def driver_too_old(context: RuleContext) -> Findings:
     # No driver helps if no current build of torch supports the GPU.
     if catalog.never_serves(gpus(context)):
         return
-    complaints, unmet, floors = old_driver_messages(context), [], []
+    complaints = old_driver_messages(context)
+    unmet, floors = [], []
     for complaint in complaints:
         required = driver_required_by(context, complaint)
         # If a new driver is called old with a version ("found"), another libcuda is loaded.
@@ -214,12 +214,11 @@ def driver_for_what_is_wanted(context: RuleContext) -> Findings:
 
 def _is_older(version: str | None, floor: str | None) -> bool:
     """Whether both versions are known and the first is older."""
-    return bool(version and floor) and parsed(version or "") < parsed(floor or "")
+    return version is not None and floor is not None and parsed(version) < parsed(floor)
 
 
 def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Events) -> Finding:
-    """The finding that `who` needs a newer driver: version `floor` or newer, or an unknown version
-    if `floor` is None."""
+    """The finding that `who` needs a newer driver, from version `floor` on if that is known."""
     messages = list(complaints)
     if version := context.driver.version:
         messages.append(shown(context, "driver.version", f"driver {version}"))
@@ -265,10 +264,10 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
 def nvml_mismatch(context: RuleContext) -> Findings:
     """The loaded kernel module and the driver's libraries on disk have different versions."""
     machine, driver = context.snapshot, context.driver
-    kernel, library = driver.version or driver.module_version, driver.library_version
     # In WSL, the libraries come from the Windows driver, and there is no kernel module to match.
     if machine.os.wsl:
         return
+    kernel, library = driver.version or driver.module_version, driver.library_version
     messages = events(context, "nvml-mismatch")
     is_reported = bool(messages)
     nvml_works = driver.nvml_code == 0
@@ -298,8 +297,7 @@ WRONG_LIBCUDA = (803, 804)
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:
-    """The kernel module is loaded and bound to the GPU, but the driver lists no GPU, or not this
-    one."""
+    """The kernel module is loaded and bound to the GPU, but the driver does not list this GPU."""
     machine = context.snapshot
     if context.other_host:
         return
@@ -324,12 +322,13 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     newer drivers have dropped the GPU."""
     catalog = context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
-    dropped = catalog.too_new(context.driver.version, gpus_to_serve(context.snapshot, catalog))
+    # A sentence for each GPU that this driver has dropped.
+    drops = catalog.too_new(context.driver.version, gpus_to_serve(context.snapshot, catalog))
     # If torch computes, the driver supports the GPU, whatever its version.
-    is_dropped = dropped and not context.torch.cuda_available
+    is_dropped = drops and not context.torch.cuda_available
     # The driver lists only GPUs that it has started.
     if is_dropped or (messages and not listed_gpus(context)):
-        messages += tuple(shown(context, "driver.version", text) for text in dropped)
+        messages += tuple(shown(context, "driver.version", sentence) for sentence in drops)
         names = gpu_naming.gpu_names(context)
         yield finding(context, "gpu-init-failed", messages, message=NOT_SUPPORTED, gpus=names)
 

@@ -265,13 +265,11 @@ def settings(context: RuleContext) -> Findings:
 
 
 IMAGE_WARNING = "torchvision-image-mismatch"
-"""The event of a torchvision that only fails to read images, which matters only if nothing else
-failed."""
+"""The event of a torchvision that only fails to read images: no cause if something else failed."""
 
 
 def companions(context: RuleContext) -> Findings:
-    """torchvision or torchaudio belongs to another torch, as a program's message or the versions
-    show."""
+    """torchvision or torchaudio belongs to another torch, as a message or the versions show."""
     names: tuple[Name, ...] = ("torchvision", "torchaudio")
     for name in names:
         cause, torch, listed = f"{name}-mismatch", context.torch, package(context, name)
@@ -296,8 +294,7 @@ def companions(context: RuleContext) -> Findings:
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
-    """Install torch and its companion together; if torch belongs to a board or an image, only the
-    companion."""
+    """Install torch and its companion together, or only the companion of a vendor's torch."""
     torch = context.torch
     # A torch below /usr whose version is unknown came with the image of a board or a container. A
     # notebook service also keeps it there, but its users may replace it.

@@ -33,8 +33,7 @@ SLOWDOWNS = {
 }
 """The throttle reasons that mean a loss of speed, on a probed machine and in a text."""
 AS_DESIGNED = {"sw_power_cap"}
-"""A GPU at its power limit works as designed, so this is a finding only in a text, whose author
-asks about it."""
+"""A GPU at its power limit works as designed, so only the author of a text gets this finding."""
 HOT_CELSIUS = 90
 """A GPU at this temperature or above counts as too hot, even if it reports no slowdown."""
 
@@ -161,8 +160,7 @@ DEVICE_FAULTS = (
 """The faults in the order in which they are checked, because earlier ones explain later ones."""
 
 RECOVERY_XID = "154"
-"""Xid 154 reports the recovery that another Xid needs. It counts as a fault only if no other Xid is
-shown."""
+"""Xid 154 reports the recovery that another Xid needs. It is a fault only if no other is shown."""
 
 UNCORRECTABLE = 214
 """cudaErrorECCUncorrectable."""

@@ -1,5 +1,4 @@
-"""Whether torch and its extensions have kernels for this GPU, and whether a Jetson has the wheel
-made for it."""
+"""Whether torch and its extensions have kernels for this GPU, and a Jetson the wheel for it."""
 
 from __future__ import annotations
 
@@ -131,11 +130,12 @@ def no_kernel_image(context: RuleContext) -> Findings:
     # If torch's list contains the kernel, the record's `refuted_by` removes the finding.
     cause = "extension-arch-mismatch" if module else _cause_by_release(context, gpus_read)
     gpu_name = gpu_naming.gpu_names(context) if gpus_read else "this GPU"
-    who = module or _program_beside_torch(context)
-    if cause == "arch-too-new-for-wheel":
-        who = who or torch_in_words(context)
+    # A torch that is older than the GPU lacks the kernel itself; otherwise it may be an extension.
+    is_older = cause == "arch-too-new-for-wheel"
+    of_torch = torch_in_words(context) if is_older else "an extension"
+    who = module or _program_beside_torch(context) or of_torch
     evidence = (*messages, *_gpus_and_kernels(context))
-    yield finding(context, cause, evidence, who=who or "an extension", gpu=gpu_name)
+    yield finding(context, cause, evidence, who=who, gpu=gpu_name)
 
 
 ALL_HAVE_HOPPER = "2.1"

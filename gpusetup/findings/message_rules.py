@@ -235,7 +235,7 @@ def causes_shown_by_messages(context: RuleContext) -> Findings:
     """A finding for each cause whose message occurs and whose conditions hold."""
     kinds_shown = {event.kind for event in context.snapshot.events}
     for cause in CAUSES:
-        # A function of another file decides about these causes.
+        # A function of another file decides about the first, and no message shows the others.
         if cause.by_check or not (cause.codes or kinds_shown.intersection(cause.kinds)):
             continue
         messages = [
@@ -248,8 +248,8 @@ def causes_shown_by_messages(context: RuleContext) -> Findings:
 
 
 def is_only_set(context: RuleContext, messages: Iterable[Event]) -> bool:
-    """Whether the messages only name a folder in a variable of the loader, and nothing has failed
-    because of it."""
+    """Whether the messages only name a folder in a loader's variable, because of which nothing has
+    failed."""
     has_failed = context.torch.import_error or context.snapshot.cuda_api.init_code == STUB_LIBRARY
     return not has_failed and all("folder" in message.values for message in messages)
 

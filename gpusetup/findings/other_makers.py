@@ -25,8 +25,7 @@ KFD = "/dev/kfd"
 
 
 def stack_of(context: RuleContext) -> MakerStack | None:
-    """The software stack of an AMD, Intel or Apple GPU on a probed machine; None for a text, and if
-    there are NVIDIA GPUs."""
+    """The software stack of an AMD, Intel or Apple GPU on a probed machine; None in a text."""
     return None if is_report(context) else context.snapshot.makers
 
 
@@ -37,8 +36,7 @@ def gpu_names(stack: MakerStack) -> str:
 
 
 def _stack_on_linux(context: RuleContext) -> MakerStack | None:
-    """The software stack on Linux; None elsewhere, because the probe cannot read which driver a
-    card has on Windows."""
+    """The software stack on Linux; None elsewhere: the probe cannot read Windows' drivers."""
     return stack_of(context) if on(context, "linux") else None
 
 
@@ -95,8 +93,7 @@ def nodes_not_permitted(context: RuleContext) -> Findings:
 
 
 def wrong_build(context: RuleContext) -> Findings:
-    """torch is a build for another maker's GPUs or for the CPU, although there is a build for this
-    GPU."""
+    """torch is a build for another maker's GPUs or the CPU, although this GPU has a build."""
     stack, torch = stack_of(context), context.torch
     # A Mac has only one build.
     if stack is None or stack.maker == APPLE.id or not torch.installed or not torch.backend:
@@ -121,8 +118,7 @@ OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 
 def needless_override(context: RuleContext) -> Findings:
-    """HSA_OVERRIDE_GFX_VERSION selects the kernels of another GPU, although torch has kernels for
-    this one."""
+    """HSA_OVERRIDE_GFX_VERSION selects another GPU's kernels, although torch has this one's."""
     targets = _amd_targets(context)
     value = context.snapshot.environment.get(OVERRIDE, "")
     selected = target_of_override(value)
@@ -232,8 +228,7 @@ def _lacks_nvidia(context: RuleContext) -> bool:
 
 
 def _is_apple(context: RuleContext) -> bool:
-    """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
-    counts too."""
+    """Whether the machine is a Mac with an Apple chip, or a text's Mac of unknown processor."""
     if events(context, "mps-lacks") and not has_nvidia(context):
         return True
     machine = context.os.machine

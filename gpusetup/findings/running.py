@@ -1,5 +1,4 @@
-"""Failures that programs report while they run: in CUDA, torch, NCCL, extensions, or their own
-code."""
+"""Failures of running programs: in CUDA, torch, NCCL, extensions, or their own code."""
 
 from __future__ import annotations
 

@@ -188,8 +188,7 @@ def _builds_here(context: RuleContext, builds: list[TorchBuild]) -> list[TorchBu
 
 
 def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
-    """The id of the cause of an installer's message (the index, the system or the Python), or
-    `ANOTHER_PACKAGE`."""
+    """The id of the cause of a message: the index, system, Python, or `ANOTHER_PACKAGE`."""
     name, _, _ = requirement(requested)
     if event.kind == "wrong-index":
         return "wrong-index"
@@ -243,13 +242,13 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
 
 
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
-    """The reason why a wheel's tags do not fit: its glibc is too new, its platform differs, or its
-    Python does."""
+    """Why a wheel's tags do not fit: its glibc is too new, or its platform or Python differs."""
     # `torch-2.6.0-cp311-cp311-manylinux_2_28_x86_64.whl` needs glibc 2.28.
     libc_needed = re.search(r"manylinux_2_(\d+)", wheel)
     libc_here = re.search(r"glibc 2\.(\d+)", context.os.libc or "")
     if libc_needed and libc_here and int(libc_here[1]) < int(libc_needed[1]):
         return "glibc-too-old"
+    # An unknown Python counts as one that differs.
     python = (python_tag(context.snapshot) or "").replace(".", "")
     return "no-wheel-for-platform" if f"-cp{python}-" in wheel else "python-no-wheel"
 
