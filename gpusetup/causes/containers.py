@@ -52,8 +52,7 @@ the container. The commands must be run on the host."""
 
 
 def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
-    """How to start this kind of container with a GPU; docker is assumed if the text names no
-    kind."""
+    """How to start this kind of container with a GPU; docker if the text names no kind."""
     kind = context.snapshot.container.kind or "docker"
     return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
@@ -120,9 +119,9 @@ def node_commands(context: RuleContext) -> Lines:
         if engine := ENGINES.get(event.values.get("engine", "").lower()):
             configure = f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default"
             # CRI-O does not read the folder that nvidia-ctk 1.18 writes to.
-            drop_in = " --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.conf"
-            option = drop_in if engine == "crio" else ""
-            return lines(configure + option, f"sudo systemctl restart {engine}")
+            if engine == "crio":
+                configure += " --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.conf"
+            return lines(configure, f"sudo systemctl restart {engine}")
     return ()
 
 

@@ -23,8 +23,9 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
     version = context.driver.version or ""
     # A container does not show its host's distribution, where the package must be installed.
     family = None if in_container(context) else system_packages.linux_family(context)
-    row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    install = (filled(row, branch=version.partition(".")[0], version=version),) if row else ()
+    command = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
+    branch = version.partition(".")[0]
+    install = (filled(command, branch=branch, version=version),) if command else ()
     start = paste.posix(
         context,
         "sudo systemctl enable nvidia-fabricmanager",
@@ -48,7 +49,7 @@ FABRIC_PACKAGE = {
 
 def _without_other_libcuda(context: RuleContext) -> Lines:
     """The command that takes the folder off LD_LIBRARY_PATH from which libcuda is loaded instead of
-    the driver's: cuda-compat's folder, or one with an old copy."""
+    the driver's: cuda-compat's folder, or one with an old copy; () if neither is on it."""
     machine = context.snapshot
     loaded_from = (machine.driver.libcuda_path or "").rpartition("/")[0]
     for folder in (machine.container.cuda_compat_path, loaded_from):

@@ -1,5 +1,4 @@
-"""The host's memory, shared memory and disks, a GPU's memory, and settings that make CUDA slow or
-imprecise."""
+"""The host's memory and disks, a GPU's memory, and settings that make CUDA slow or imprecise."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from gpusetup.model.machine import Disk
 from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
-"""Words for other places that can be full: shared memory, or the disk to which a program writes its
-checkpoints."""
+"""Words for other places that can be full: shared memory, or the disk of a program's checkpoints."""
 
 NEEDED_BYTES = {"site-packages": 8 * GIB, "tmp": GIB}
 """The folder of an install -> the disk space that a CUDA build of torch needs there: 3 GiB for the

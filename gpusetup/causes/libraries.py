@@ -56,13 +56,11 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
 
 
 OF_CUDAS_NUMBER = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
-"""Libraries whose version number is the CUDA version. cuDNN, cuFFT and cuSPARSE have their own
-numbers."""
+"""Libraries whose version number is the CUDA version; cuDNN and others have their own numbers."""
 
 
 def _cuda_of_missing_library(context: RuleContext) -> str:
-    """The major CUDA version of the missing library (`12` for libcublas.so.12); "" if its number
-    does not show one."""
+    """The major CUDA version of the missing library (`12` for libcublas.so.12); "" if unknown."""
     for event in events(context, "cuda-lib-missing"):
         if library := OF_CUDAS_NUMBER.search(event.values.get("library", "")):
             return library[1]
@@ -81,7 +79,7 @@ def _another_package_needs_it(context: RuleContext) -> bool:
     if owner not in ("", "torch", "nvidia"):
         return True
     needed, cuda = _cuda_of_missing_library(context), cuda_needed(torch)
-    return bool(needed and cuda) and needed != (cuda or "").partition(".")[0]
+    return bool(needed and cuda and needed != cuda.partition(".")[0])
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"

@@ -22,10 +22,13 @@ def fix_of_program(context: RuleContext, text: str) -> Fix:
     that it offers for CUDA."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
     build = "build for the CUDA version of this torch, or the program's newest release"
-    # `text` already says that the program's build for CUDA is needed.
-    instruction = f"Choose the {build}" if text else f"Install the program's {build}"
     if program and program.gpu_setup:
         instruction = program.gpu_setup
+    # `text` already says that the program's build for CUDA is needed.
+    elif text:
+        instruction = f"Choose the {build}"
+    else:
+        instruction = f"Install the program's {build}"
     sentence = f"{text}. {instruction}" if text else instruction
     looks = paste.titled("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     return Fix(text=sentence, looks=looks)

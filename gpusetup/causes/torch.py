@@ -66,6 +66,7 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
     for package in (*packages(context, "pytorch"), *packages(context, "torch")):
         if package.installer in CONDA:
             by_conda = by_conda or package.version
+        # On PyPI, `pytorch` is not torch.
         elif package.name == "torch":
             by_pip = by_pip or package.version
     return by_conda, by_pip
@@ -80,8 +81,7 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
 
 
 def _other_wheel(context: RuleContext, _text: str) -> Fix:
-    """Install a torch that supports the GPU. If there is none, the fix is what can be done without
-    one."""
+    """Install a torch that supports the GPU; if there is none, what can be done without one."""
     build = context.choice.build
     if build:
         can_use_gpu = build.backend != "cpu"

@@ -57,7 +57,7 @@ class Text(Frozen):
 
         This is much faster than a pattern, so readers call it first.
         """
-        return any(map(self.low.__contains__, needles))
+        return any(needle in self.low for needle in needles)
 
     def line_at(self, position: int) -> int:
         """The index (from 0) of the line that contains a position in `flat`."""
