@@ -44,7 +44,7 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
         # With --force, conda keeps the packages that depend on torch.
         words = ("conda", "remove", "--yes", *environment, "--force", *names)
         remove_by_conda = (paste.command(context, *words),)
-    # pip removes one copy at a time, and finds files that no list names, too.
+    # pip removes one copy at a time. It runs at least once, for files that no list names.
     copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
     remove_by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
     install, build = paste.install_torch(context), context.choice.build

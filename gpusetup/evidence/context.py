@@ -229,8 +229,8 @@ def has_nvidia(context: RuleContext) -> bool | None:
         return None
     if nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
-    # The PCI devices were listed and none is an NVIDIA GPU. In WSL this proves nothing, because
-    # GPUs are not on the PCI bus there.
+    # PCI devices or GPUs were listed and none is NVIDIA's. In WSL this proves nothing, because GPUs
+    # are not on the PCI bus there.
     lists_hardware = machine.pci_devices is not None or machine.gpus
     if lists_hardware and not machine.os.wsl:
         return False

@@ -30,6 +30,7 @@ from gpusetup.model.machine import Events
 def wsl_driver(context: RuleContext) -> Findings:
     """Programs in WSL cannot reach the Windows driver."""
     os = context.os
+    # Options that describe another host say nothing about WSL there.
     if context.other_host:
         return
     messages = events(context, "wsl-driver")
@@ -85,6 +86,7 @@ NAMES_NO_GPU = ("", "-1", "none", "void", "NoDevFiles")
 
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
+    # Options that describe another host say nothing about a container there.
     if context.other_host:
         return
     messages = (*events(context, "container-no-gpu"), *_no_driver_beside_working_host(context))
@@ -163,6 +165,7 @@ example, prints the same message if its own libraries are missing."""
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     """CUDA_VISIBLE_DEVICES hides every GPU from the process, because a person set it so or a
     scheduler assigned no GPU."""
+    # Options that describe another host say nothing about variables there.
     if context.other_host:
         return
     messages = events(context, "gpus-not-given") or job_without_gpu(context)

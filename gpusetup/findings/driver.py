@@ -299,6 +299,7 @@ WRONG_LIBCUDA = (803, 804)
 def gpu_init_failed(context: RuleContext) -> Findings:
     """The kernel module is loaded and bound to the GPU, but the driver does not list this GPU."""
     machine = context.snapshot
+    # Options that describe another host do not show whether its GPUs start.
     if context.other_host:
         return
     left_out = events(context, "gpu-not-listed")

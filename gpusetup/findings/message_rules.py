@@ -199,7 +199,7 @@ def _line_for_target(context: RuleContext, command: str, event: Event) -> Lines:
     plain = {name: value for name, value in event.values.items() if is_an_identifier(value)}
     try:
         program, *words = (word.format_map(plain) for word in shlex.split(command))
-    # KeyError: the event lacks the value. Otherwise, the braces or quotes are the shell's own.
+    # KeyError: the event lacks a plausible value. Otherwise, the signs in it are the shell's own.
     except (KeyError, IndexError, ValueError):
         return paste.posix(context, command) if "{" not in command else ()
     if writer := WRITERS.get(program):

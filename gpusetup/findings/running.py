@@ -139,13 +139,13 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     """
     program = context.snapshot.failing.program
     # Most programs run on torch, so its name in a traceback does not say that torch itself failed.
-    name = "The program" if program in (None, "torch") else program
+    name = program if program and program != "torch" else "The program"
     events_of_program = []
     for event in events(context, *kinds):
         if program and event.values.get("program", program).lower() != program.lower():
             continue
         message = (event.text or "an error")[:QUOTED_CHARACTERS]
-        defaults = {"library": "A CUDA library", "program": name or "", "said": message}
+        defaults = {"library": "A CUDA library", "program": name, "said": message}
         events_of_program.append(replace(event, values={**defaults, **event.values}))
     return tuple(events_of_program)
 

@@ -207,8 +207,8 @@ ANOTHER_RUNS = (
 
 
 def another_torch(context: RuleContext, why: str = "", if_installed: str = ANOTHER_RUNS) -> Fix:
-    """Install the build that fits. If that build is already listed as installed, an installation
-    changes nothing, so the text is `if_installed`."""
+    """Install the build that fits (`why`: see `install_torch`). If it is already listed as
+    installed, an installation changes nothing, so the text is `if_installed`."""
     build, torch = context.choice.build, context.torch
     release, _, _ = (torch.version or "").partition("+")
     if build and (release, torch.backend) == (build.torch, build.backend):

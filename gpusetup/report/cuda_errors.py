@@ -33,8 +33,8 @@ MOST_OF_PROGRAMS = 99
 """The greatest number that other programs often use as an error code, such as errno."""
 CHARACTERS_AROUND = 500
 """The characters before and after an error number that are searched for the word CUDA."""
-Found = tuple[int, int, int]
-"""A CUDA error's code, and the start and end of its message in `Text.flat`."""
+Found = tuple[int, tuple[int, int]]
+"""A CUDA error's code, and where its message starts and ends in `Text.flat`."""
 
 
 def cuda_errors(text: Text) -> Facts:
@@ -42,10 +42,10 @@ def cuda_errors(text: Text) -> Facts:
     `cuda_api.init_code`."""
     # Each code is reported once. Errors found by their message come first, because a message is
     # better evidence than a number.
-    errors: dict[int, Found] = {}
-    for error in (*by_message(text), *by_number(text)):
-        errors.setdefault(error[0], error)
-    for code, start, end in errors.values():
+    places: dict[int, tuple[int, int]] = {}
+    for code, place in (*by_message(text), *by_number(text)):
+        places.setdefault(code, place)
+    for code, (start, end) in places.items():
         name = NAMES[code]
         yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
         # "Out of memory" comes far more often from a running program than from CUDA's start.
@@ -70,11 +70,11 @@ def by_message(text: Text) -> Iterator[Found]:
         # Other programs say "out of memory" too, so only CUDA's whole sentence counts.
         if code == OUT_OF_MEMORY:
             if "out of memory" in text.low and (match := SAYS_OUT_OF_MEMORY.search(text.flat)):
-                yield code, match.start(), match.end()
+                yield code, match.span()
             continue
         for words in (*messages, name.lower()):
             if (start := text.low.find(words)) >= 0:
-                yield code, start, start + len(words)
+                yield code, (start, start + len(words))
                 break
 
 
@@ -91,4 +91,4 @@ def by_number(text: Text) -> Iterator[Found]:
         is_only_of_cuda = not is_of_programs and "cu" in match[0]
         around = text.low[max(start - CHARACTERS_AROUND, 0) : start + CHARACTERS_AROUND]
         if code in NAMES and (is_only_of_cuda or "cuda" in around):
-            yield code, start, match.end()
+            yield code, match.span()

@@ -43,7 +43,7 @@ def _with_meaning(event: Event, snapshot: Snapshot) -> Event:
     may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
     if event.kind == "cuda-version-err" and may_be_wsl:
         return replace(event, kind="wsl-driver")
-    # collect_env found no GPU, but a machine with a CUDA build may well have one without a driver.
+    # collect_env printed `no-nvidia-gpu`, but with a CUDA build there may be one without a driver.
     if event.values.get("shown_by") == "collect_env" and snapshot.torch.cuda:
         return replace(event, kind="smi-not-found")
     return _with_bytes(event) if event.kind == "out-of-memory" else event

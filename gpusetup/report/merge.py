@@ -84,6 +84,7 @@ def _events(events: list[Event]) -> Events:
     Events with the same kind and values count as the same event.
     """
     different: dict[tuple[Any, ...], Event] = {}
+    # An event that replaces a later one keeps that one's place in the dict.
     for event in reversed(events):
         key = (event.kind, *sorted(event.values.items()))
         different[key] = event
