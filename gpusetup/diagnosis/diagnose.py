@@ -89,6 +89,7 @@ def diagnose(
     confidence = "likely" if others else sure
     first = command_asked_first(context, remaining, root, cause)
     reading = None
+    # A cause that is certain needs no reading, unless `first` belongs before its fix.
     if is_text and cause != OK and (first or not (is_caused and certain)):
         reading = command_that_decides(context, main, first, is_open=cause == UNKNOWN)
     shown = [_with_one_first_step(finding, root, main, reading) for finding in findings]

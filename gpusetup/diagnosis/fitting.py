@@ -26,6 +26,7 @@ def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     fix = finding.fix
     if fix is None:
         return finding
+    # Only a text is about a particular program.
     if is_report(context):
         fix = _for_program(context, finding, fix)
     fix = _for_system(context, finding, fix)

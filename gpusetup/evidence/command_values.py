@@ -30,13 +30,14 @@ is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
 
 
 def is_a_path(text: str) -> bool:
-    """Whether a text is a plausible path: printable, not an option, without quotes, and not too
-    long.
+    """Whether a text is a plausible path: printable, not an option, without quotes, and at most 500
+    characters long.
 
     >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
     (True, False, False, False)
     """
-    # `-` begins an option, and zsh expands a word that begins with `=`.
+    # `-` begins an option, and zsh expands a word that begins with `=`. The other signs mean
+    # something to one of the shells, and real paths hardly ever have them.
     if not 0 < len(text) <= 500 or text.startswith(("-", "=")):
         return False
     return text.isprintable() and not set(text) & set('"`$|<>;&*?!')

@@ -250,6 +250,7 @@ def overridden_target_has_kernels(context: RuleContext) -> str:
     listed = [target for target in named if target and target in (context.torch.kernels or ())]
     if not override or not listed:
         return ""
+    # One target is enough as an example.
     return f"torch has kernels for {min(listed)}; HSA_OVERRIDE_GFX_VERSION={override} is set"
 
 

@@ -73,9 +73,7 @@ def job_without_gpu(context: RuleContext) -> Events:
     is_emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
     requests = {event.values.get("gpus") for event in jobs} - {None}
     # A text that only mentions Slurm ("not shown") may leave a request for GPUs out.
-    if requests == {"not shown"} and is_emptied:
-        requests = set()
-    if requests:
+    if requests and not (requests == {"not shown"} and is_emptied):
         return ()
     messages = events(context, "no-devices-found", "cuda-unavailable")
     return (jobs[0], *messages) if messages or is_emptied else ()

@@ -107,11 +107,17 @@ def mig_instance_not_chosen(context: RuleContext) -> Findings:
     has_a_choice = instance_count > 1 or (instance_count and whole_gpus_left_out)
     is_chosen = context.snapshot.environment.get(VISIBLE_DEVICES, "").startswith("MIG-")
     if messages or (has_a_choice and not is_chosen):
-        cause, fields = "mig-misconfigured", MIG_FIELDS
-        what = "MIG is on, and the process does not use exactly one MIG instance"
         # If CUDA starts, it uses the first instance, which may be what the person wants.
-        weak = not messages and not context.snapshot.cuda_api.init_code
-        yield of_gpus(context, cause, divided, *fields, messages=messages, weak=weak, what=what)
+        is_weak = not messages and not context.snapshot.cuda_api.init_code
+        yield of_gpus(
+            context,
+            "mig-misconfigured",
+            divided,
+            *MIG_FIELDS,
+            messages=messages,
+            weak=is_weak,
+            what="MIG is on, and the process does not use exactly one MIG instance",
+        )
 
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -218,7 +224,7 @@ failed; 36: a call needs a newer driver). They count only if cuInit itself retur
 
 
 def cuda_answers(context: RuleContext) -> Findings:
-    """The error with which CUDA starts: the probe's own reading, or one in a program's message."""
+    """The error that CUDA returns at its start: as the probe read it, or in a program's message."""
     api = context.snapshot.cuda_api
     messages: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):

@@ -74,10 +74,9 @@ def driver_missing(context: RuleContext) -> Findings:
     if driver_runs or has_gpu is False or not belongs_here:
         return
     lacks_library = driver.library_found is False
-    # A kernel module on the disk means an installed driver.
-    has_no_module = not driver.module_version
-    # Without a known GPU, torch's build must need CUDA.
-    needs_driver = has_no_module if has_gpu else bool(cuda_needed(context.torch))
+    # For a known GPU, a kernel module on the disk means an installed driver. Without one, torch's
+    # build must need CUDA.
+    needs_driver = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
     is_reported = messages and not events(context, *PACKAGES_ARE_THERE)
     if not is_reported and not (lacks_library and needs_driver):
         return
@@ -165,6 +164,7 @@ def driver_too_old(context: RuleContext) -> Findings:
         unmet.append(complaint)
         if required:
             floors.append(required)
+    # The finding names one version, that of the first message.
     floor = floors[0] if floors else _floor_of_torch(context, complaints)
     # Where torch computes, and on a Jetson, whose JetPack decides, the version proves nothing.
     may_compare = not context.torch.cuda_available and board_of(context.snapshot) is None

@@ -214,7 +214,7 @@ def no_wheel_for_machine(context: RuleContext) -> Findings:
 
 
 def environment(context: RuleContext) -> Findings:
-    """Something keeps an installer from changing the target environment, or none was found."""
+    """Something keeps an installer from changing the target environment, or there is no target."""
     python = context.snapshot.python
     problems = [
         reading.problem

@@ -67,6 +67,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     if stack is None or in_container(context) or context.os.wsl:
         return
     maker, who = BY_ID[stack.maker], gpu_names(stack)
+    # For a GPU that torch has no build for, the driver would change nothing.
     if has_a_build(stack) and stack.kernel_driver not in maker.kernel_drivers:
         cause, text = "driver-not-loaded", f"{who}, driver: {stack.kernel_driver or 'none'}"
         module = maker.kernel_drivers[0]

@@ -53,10 +53,12 @@ def _measured(message: Event) -> Event:
     requested, total, free, held_by_torch = (
         whole_number(message.values.get(name)) for name in names
     )
+    if requested is None or total is None:
+        return message
     values = {}
-    if requested and total and requested > total:
+    if requested > total:
         values["alone"] = gib(requested)
-    elif requested is not None and total is not None and free is not None:
+    elif free is not None:
         values = {"asked": gib(requested), "total": gib(total)}
         # If the message does not contain torch's own share, the share of other programs is unknown.
         held_by_others = 0 if held_by_torch is None else total - free - held_by_torch

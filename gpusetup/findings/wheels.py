@@ -272,7 +272,7 @@ def requirement(text: str) -> tuple[str, str | None, str | None]:
 
 
 def index_label(event: Event) -> str | None:
-    """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
+    """The backend in an index's address (`https://download.pytorch.org/whl/cu128/`), or None."""
     address = event.values.get("index", "").strip()
     last_folder = re.search(rf"(?:^|/)({LABEL})/?$", address)
     return last_folder[1] if last_folder else None

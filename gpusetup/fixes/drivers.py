@@ -113,7 +113,7 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
             text=f"No driver since {floor} supports this GPU (the last branch is "
             f"{last_branch(context)}): use a build for an older CUDA, the CPU, or a newer GPU"
         )
-    commands = driver_commands(context, floor) if on(context, "linux") else ()
+    commands = driver_commands(context, floor)
     guide = GUIDES.get(linux_family(context) or "")
     if commands:
         source = ""

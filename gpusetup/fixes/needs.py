@@ -258,7 +258,7 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     text = fix.text
     denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
     if denied:
-        # The text has room for one advice only.
+        # The text says one thing to do instead, which is that of the last row.
         because, instead = needs[denied[-1].what].because, denied[-1].instead
         text = f"{because[:1].upper()}{because[1:]}. {instead}"
     if owner is not None and not owner.excludes_pip and _changes_torch(fix) and not denied:

@@ -174,7 +174,6 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
 def gpusetup(context: RuleContext, *options: str) -> Line:
     """`gpusetup install` with these options (or first with names of packages), into the target if
     it may be changed, otherwise into a new environment."""
-    executable = python(context)
     names_packages = options and not options[0].startswith("--")
     if target_refuses(context):
         target: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
@@ -183,6 +182,7 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
         target = ("--project",)
     else:
         # The Python on PATH is the default.
+        executable = python(context)
         target = ("--python", executable) if executable != "python" else ()
     return command(context, "gpusetup", "install", *target, *options)
 

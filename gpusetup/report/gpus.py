@@ -100,7 +100,7 @@ def _names_in(flat: str) -> Iterator[str]:
             yield match["name"]
     for match in BARE_NUMBER.finditer(flat, 0, CHARACTERS_READ):
         if _is_number_of_card(match, flat) and not is_another_card(flat, match.start()):
-            number = SUFFIX.sub(lambda found: SUFFIXES[found[1].lower()], match["number"])
+            number = SUFFIX.sub(lambda suffix: SUFFIXES[suffix[1].lower()], match["number"])
             # The 10 and 16 series are called GTX, all others RTX.
             product_line = "GTX" if number.startswith("1") else "RTX"
             laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""

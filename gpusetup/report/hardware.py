@@ -151,7 +151,7 @@ def stack_named(machine: Snapshot) -> MakerStack | None:
         return None
     if vendors == {AMD.id}:
         of_known_target = list(filter(gfx_of, names)) or ["AMD GPU"]
-        # A card's name says more to a reader than its target.
+        # The first name tells the target, but a card's name says more to a reader.
         name = min(of_known_target, key=lambda name: name.startswith("gfx"))
         gpu = Gpu(name=name, maker=AMD.id, target=gfx_of(of_known_target[0]))
         return MakerStack(maker=AMD.id, gpus=(gpu,))

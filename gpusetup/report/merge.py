@@ -111,7 +111,7 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     others = [gpu for listed in ranked[1:] for gpu in listed.gpus]
 
     def is_same(gpu: Gpu, other: Gpu) -> bool:
-        """Whether two lists mean the same GPU. A GPU without a name is the machine's only one."""
+        """Whether two lists mean the same GPU. One without a name may be a machine's only GPU."""
         is_only_gpu = len(best) == 1 and other.name == UNNAMED
         return same_gpu(gpu, other) or other.name == gpu.name or is_only_gpu
 

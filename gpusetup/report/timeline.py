@@ -77,7 +77,7 @@ def timeline(text: Text) -> Iterator[Event]:
     lines = text.lines[unread:]
     failed = _last_failure(lines)
     if failed is not None:
-        yield _failure_event(lines, failed, line_source(unread + failed + 1))
+        yield _failure_event(lines[failed].strip(), line_source(unread + failed + 1))
     first = 0 if failed is None else failed + 1
     for index in reversed(range(first, len(lines))):
         line = lines[index].strip()
@@ -97,13 +97,12 @@ def _last_failure(lines: Sequence[str]) -> int | None:
     return None
 
 
-def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
+def _failure_event(line: str, source: str) -> Event:
     """The event for the failure in a line, with what it says about the cause.
 
     The event's values: `exception` is the exception's class, or `error`. `needs` is set if
     something is missing, and `own` if the program itself and not the GPU stack failed.
     """
-    line = lines[index].strip()
     failure, missing = FAILURE.search(line), SAYS_MISSING.search(line)
     values = {"exception": (failure["name"] if failure else None) or "error"}
     if missing:
@@ -138,8 +137,8 @@ def failing_program(text: Text) -> Iterator[Failing]:
     """The program that failed; nothing if the text names no program."""
     if best := max(_marks(text), default=None):
         _, start, name, stage = best
-        quote = text.shown(start, start + 1)
-        yield Failing(program=name, stage=stage, text=quote, source=text.source(start))
+        line = text.shown(start, start + 1)
+        yield Failing(program=name, stage=stage, text=line, source=text.source(start))
 
 
 def _marks(text: Text) -> Iterator[Mark]:
