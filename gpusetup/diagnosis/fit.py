@@ -201,8 +201,10 @@ def torch_printed_false(machine: Snapshot) -> bool:
     is_only_for_cuda = maker_of(torch.backend) == "amd" and torch.cuda_available
     if has_no_cuda or is_only_for_cuda:
         return False
-    answers = [one.value for one in machine.readings if one.subject == "torch.cuda_available"]
-    return "False" in answers
+    return any(
+        reading.subject == "torch.cuda_available" and reading.value == "False"
+        for reading in machine.readings
+    )
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:

@@ -79,8 +79,8 @@ Rule = Callable[[RuleContext], Findings]
 def source_of(context: RuleContext, subject: str) -> str:
     """The sources of a value, from its readings or those of its part of the snapshot (`driver` for
     `driver.version`); without any, the value's name."""
-    for read_subject in (subject, subject.partition(".")[0]):
-        sources = [one.source for one in readings(context, read_subject) if one.value]
+    for part in (subject, subject.partition(".")[0]):
+        sources = [reading.source for reading in readings(context, part) if reading.value]
         if sources:
             return ", ".join(dict.fromkeys(sources))
     return subject
@@ -132,7 +132,7 @@ def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     def is_listed(gpu: Gpu) -> bool:
         """Whether the GPU has a value that only programs print. An index may be 0."""
         numbers = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
-        return bool(gpu.uuid or gpu.pci_bus_id) or any(one is not None for one in numbers)
+        return bool(gpu.uuid or gpu.pci_bus_id) or any(number is not None for number in numbers)
 
     return tuple(filter(is_listed, gpus(context)))
 
@@ -302,7 +302,7 @@ def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
     """The readings of a subject, from all sources."""
-    return tuple([one for one in context.snapshot.readings if one.subject == subject])
+    return tuple([reading for reading in context.snapshot.readings if reading.subject == subject])
 
 
 def serving(context: RuleContext, gpu: Gpu) -> str | None:

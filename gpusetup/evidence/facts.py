@@ -236,7 +236,7 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
     """Whether the text itself contains torch's list of kernels. Otherwise the list in the snapshot
     comes from the catalog."""
     lists = readings(context, "torch.kernels")
-    return any(one.value and one.source != "catalog" for one in lists)
+    return any(reading.value and reading.source != "catalog" for reading in lists)
 
 
 def overridden_target_has_kernels(context: RuleContext) -> str:
@@ -301,7 +301,8 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     """The text names no virtual GPU. Without one, CUDA's refusal may come from an old driver, which
     returns the same error."""
     names = [gpu.name for gpu in context.snapshot.gpus or ()]
-    messages = [e.text or "" for e in events(context, "vgpu-no-compute", "vgpu-unlicensed")]
-    if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *messages))):
+    messages = events(context, "vgpu-no-compute", "vgpu-unlicensed")
+    words = (*names, *(message.text or "" for message in messages))
+    if not is_report(context) or any(map(VIRTUAL_GPU.search, words)):
         return ""
     return "the text names no virtual GPU, and an old driver causes the same error"

@@ -93,7 +93,9 @@ def memory_taken(context: RuleContext) -> Findings:
         used = gpu.memory_used_bytes or 0
         # If the size is unknown, any used memory counts.
         if used > MOSTLY_USED * (gpu.memory_total_bytes or used):
-            processes = ", ".join(f"{one.name} ({one.pid})" for one in gpu.processes or ())
+            processes = ", ".join(
+                f"{process.name} ({process.pid})" for process in gpu.processes or ()
+            )
             evidence = shown(context, "gpus", f"{gib(used)} used {processes}")
             names = gpu_naming.gpus_in_title(context, (gpu,))
             yield finding(context, "gpu-memory-taken", (evidence,), who=names)

@@ -36,7 +36,9 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     missing = events(context, "cuda-lib-missing")
     # NVIDIA's own wheel needs some libraries without declaring them, so where only these are
     # missing, torch is the right one.
-    proof = tuple(e for e in missing if not e.values.get("library", "").startswith(UNDECLARED))
+    proof = tuple(
+        event for event in missing if not event.values.get("library", "").startswith(UNDECLARED)
+    )
     if missing and not proof:
         return
     # `asked`: the text contains a call such as is_available() and that it printed False.

@@ -208,7 +208,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     )
     cards, errors = events(context, "foreign-gpu"), events(context, *LOOKED_FOR_CUDA)
     devices = context.snapshot.pci_devices or ()
-    on_bus = "; ".join(f"{one.vendor} {one.name or one.device_id}" for one in devices)
+    on_bus = "; ".join(f"{gpu.vendor} {gpu.name or gpu.device_id}" for gpu in devices)
     evidence = (*errors, *cards)
     # A text that quotes a card or an error needs no list of devices as evidence.
     if devices or not is_report(context) or not evidence:

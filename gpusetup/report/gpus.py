@@ -218,9 +218,9 @@ def _side_of_kernels(
 
     `is_refusal`: whether the warning says that torch is not compatible with the GPU.
     """
-    supported = [Capability.parse(kernel) for kernel in kernels]
+    supported = [Capability.parse(name) for name in kernels]
     # Kernels also run on GPUs with the same major version and a higher minor version.
-    if any(one.major == capability.major and one <= capability for one in supported):
+    if any(kernel.major == capability.major and kernel <= capability for kernel in supported):
         return None
     is_old = capability < max(supported) if supported else capability <= NEWEST_WITHOUT_KERNELS
     # torch also prints its two limits for a GPU with a higher minor version, which may work.

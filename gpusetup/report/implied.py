@@ -69,13 +69,14 @@ def _torch(snapshot: Snapshot) -> Torch:
     """torch's fields, completed from the list of packages and from torch's messages."""
     torch = snapshot.torch
     kinds = {event.kind for event in snapshot.events}
-    listed = [one for one in snapshot.packages or () if one.name in ("torch", "pytorch")]
-    version = torch.version or next((one.version for one in listed), None)
+    packages = snapshot.packages or ()
+    listed = [package for package in packages if package.name in ("torch", "pytorch")]
+    version = torch.version or next((package.version for package in listed), None)
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
-    has_cpu_build = any(CPU_BUILD.search(one.build or "") for one in listed)
+    has_cpu_build = any(CPU_BUILD.search(package.build or "") for package in listed)
     if backend is None and ("torch-not-compiled-with-cuda" in kinds or has_cpu_build):
         backend = "cpu"
-    installers = (one.installer for one in listed if one.installer)
+    installers = (package.installer for package in listed if package.installer)
     return replace(
         torch,
         version=version,
