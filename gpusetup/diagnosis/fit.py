@@ -78,7 +78,7 @@ def _runs(context: RuleContext) -> str:
 
 
 def _driver_and_nvcc(context: RuleContext) -> Iterator[Fit]:
-    """Why nvidia-smi and nvcc show different CUDA versions, if the text shows both."""
+    """Why nvidia-smi and nvcc show different CUDA versions, if both were read and differ."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     if by_driver and by_nvcc and by_driver != by_nvcc:
         sentence = (
@@ -89,7 +89,7 @@ def _driver_and_nvcc(context: RuleContext) -> Iterator[Fit]:
 
 
 def _driver_and_torch(context: RuleContext) -> Iterator[Fit]:
-    """Whether the driver runs torch's CUDA build."""
+    """Whether the driver runs torch's CUDA build; nothing if one of the two is unknown."""
     version, cuda = context.driver.version, cuda_needed(context.torch)
     if not version or not cuda:
         return
@@ -137,7 +137,7 @@ def _python_and_torch(context: RuleContext) -> Iterator[Fit]:
 
 
 def _build_to_install(context: RuleContext) -> Iterator[Fit]:
-    """The build that fits the card and the driver, for a text that shows no torch."""
+    """The build that fits the card and the driver, if no torch was read."""
     build, version = context.choice.build, context.driver.version
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus(context)))
     # A build for the CPU needs neither. Without a card or a driver, nothing was read to fit.
