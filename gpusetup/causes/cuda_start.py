@@ -23,6 +23,7 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
     version = context.driver.version or ""
     # A container does not show its host's distribution, where the package must be installed.
     family = None if in_container(context) else system_packages.linux_family(context)
+    # A text may contain anything as a version, so only a plausible one is put into the command.
     command = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
     branch = version.partition(".")[0]
     install = (filled(command, branch=branch, version=version),) if command else ()

@@ -297,7 +297,8 @@ def package(context: RuleContext, name: str) -> Package | None:
 def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
     """Every installed distribution with this name, in any spelling."""
     wanted = normalised(name)
-    return tuple([one for one in context.snapshot.packages or () if normalised(one.name) == wanted])
+    installed = context.snapshot.packages or ()
+    return tuple([copy for copy in installed if normalised(copy.name) == wanted])
 
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:

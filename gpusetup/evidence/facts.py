@@ -167,7 +167,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def companion_fits(context: RuleContext, companion: Name) -> bool | None:
-    """Whether the listed versions and builds of torch and a companion belong together, if known."""
+    """Whether the listed torch and companion fit by version and build; None if that is unknown."""
     listed, torch, catalog = package(context, companion), context.torch, context.catalog
     if listed is None:
         return None

@@ -90,7 +90,7 @@ def releases_of_torch_differ(context: RuleContext) -> bool:
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
-    """Whether the text shows no torch. One that is shown is in another environment."""
+    """Whether the text shows no torch; one that it shows would be in another environment."""
     return context.torch.version is None and package(context, "torch") is None
 
 

@@ -55,7 +55,7 @@ def driver_belongs_here(context: RuleContext) -> bool:
 
 
 PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
-"""Events that show an installed driver, which torch's "no NVIDIA driver" then calls not loaded."""
+"""Events that show an installed driver: torch's "no NVIDIA driver" then means "not loaded"."""
 
 
 def driver_missing(context: RuleContext) -> Findings:

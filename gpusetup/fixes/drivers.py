@@ -232,7 +232,8 @@ HEADERS = {
 
 
 def _headers(context: RuleContext) -> Lines:
-    """The command that installs the kernel's headers, without which no module can be built."""
+    """The command that installs the kernel's headers, without which no module can be built; () if
+    it is not known for this distribution."""
     command = HEADERS.get(linux_family(context) or "")
     return lines(command) if command else ()
 

@@ -264,7 +264,7 @@ SYSTEMS = (
     ("linux", r"linux|ubuntu|debian|fedora|centos|red hat|rhel|rocky|alma|arch\b|manjaro|suse|mint"
               r"|pop!?_os|gentoo|kali|amazon|oracle|nixos|endeavour|zorin|elementary|wsl"),
 )  # fmt: skip
-"""The family of an operating system, a pattern for its systems' names. The first match counts."""
+"""The family of an operating system and a pattern for its names; the first match counts."""
 L4T_BY_KERNEL = (("4.9.", "R32"), ("5.10.", "R35"), ("5.15.", "R36"), ("6.8.", "R38"))
 """The beginning of a Jetson's kernel version and the major version of its L4T release (source:
 NVIDIA's Jetson Linux archive)."""
