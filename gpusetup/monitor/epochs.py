@@ -42,6 +42,7 @@ class EpochReader:
             epoch = EPOCH.search(line[:LONGEST_LINE])
             if epoch:
                 self._note(float(epoch[1]), seconds)
+        # A line that never ends, such as a row of dots, must not fill the memory.
         self._unfinished_line = unfinished[-LONGEST_LINE:]
 
     def _note(self, epoch: float, seconds: float) -> None:

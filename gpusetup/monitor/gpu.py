@@ -57,10 +57,10 @@ class GpuRun:
         present = [row.gpu for row in rows if not row.gpu.lost]
         self.latest = present[-1] if present else self.first
         """The last sample in which the GPU was not lost."""
-        # A GPU may be lost, come back, and be lost again; the latest loss counts.
-        lost = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
-        self.lost = lost[-1].sample if lost else None
-        """The sample since which the GPU has been lost; None if it is not lost."""
+        # Backwards from the end, because a GPU may come back, so that an earlier loss is over.
+        lost_backwards = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
+        self.lost = lost_backwards[-1].sample if lost_backwards else None
+        """The sample since which the GPU has been lost; None if it is not lost at the end."""
         self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
         """The samples that report the utilisation."""
 
@@ -71,7 +71,7 @@ class GpuRun:
 
     @cached_property
     def heat(self) -> float | None:
-        """The 95th percentile of the temperature in °C."""
+        """The 95th percentile of the temperature in °C; None if it is not reported."""
         reported = [row.gpu.temperature_celsius for row in self.rows]
         temperatures = [value for value in reported if value is not None]
         return percentile(temperatures, 95) if temperatures else None
@@ -127,10 +127,11 @@ class GpuRun:
     def seconds_after_work(self) -> float:
         """Seconds from the end of the GPU's work to the end of the recording; 0 if it worked until
         the end, or never."""
-        quiet = list(takewhile(lambda row: is_quiet(row.gpu), reversed(self.measured)))
-        if not quiet or self.parts.work is None:
+        backwards = reversed(self.measured)
+        quiet_backwards = list(takewhile(lambda row: is_quiet(row.gpu), backwards))
+        if not quiet_backwards or self.parts.work is None:
             return 0.0
-        return self.rows[-1].seconds - quiet[-1].seconds
+        return self.rows[-1].seconds - quiet_backwards[-1].seconds
 
     @property
     def is_occupied_at_the_end(self) -> bool:
@@ -142,13 +143,13 @@ class GpuRun:
     @cached_property
     def memory(self) -> MemoryShare:
         """How full the GPU's memory was during the run."""
-        readings = [(row.seconds, row.gpu.memory_percent) for row in self.rows]
-        shares = [share for _, share in readings if share is not None]
+        every_row = [(row.seconds, row.gpu.memory_percent) for row in self.rows]
+        known = [(seconds, share) for seconds, share in every_row if share is not None]
+        shares = [share for _, share in known]
         # Before its first work, a program loads its data, so growing memory is not a leak. A GPU
         # that never worked may still fill up.
         begin = self.parts.work.rows[0].seconds if self.parts.work else 0.0
-        later = (share for seconds, share in readings if seconds >= begin)
-        since_begin = [share for share in later if share is not None]
+        since_begin = [share for seconds, share in known if seconds >= begin]
         return MemoryShare(
             p95=percentile(shares, 95) if shares else None,
             peak=max(shares, default=0.0),
@@ -206,8 +207,8 @@ def gpu_runs(samples: Iterable[Sample]) -> tuple[GpuRun, ...]:
             earlier = rows.setdefault(gpu.index, [])
             # In its first sample, a GPU has no previous one, and its processes count as seen.
             before = earlier[-1].gpu if earlier else gpu
-            gpu = replace(gpu, utilization_percent=corrected_utilization(gpu, before))
-            earlier.append(Moment(gpu, sample))
+            corrected = replace(gpu, utilization_percent=corrected_utilization(gpu, before))
+            earlier.append(Moment(corrected, sample))
     return tuple(map(GpuRun, rows.values()))
 
 

@@ -174,6 +174,7 @@ class ProcessTree:
             loader_workers=len(workers),
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
+            # 0 is unknown too: in a container, the driver's pids are those of the host.
             gpu_processes=len(on_gpu & cpu.keys()) or None,
             cores=self._cores,
             **{f"{name}_per_second": round(moved[name] / seconds) for name in totals},
@@ -195,7 +196,8 @@ class ProcessTree:
 
     def command(self) -> tuple[str, ...] | None:
         """The command line of the process; None if it is hidden."""
-        return tuple(or_none(self.root.cmdline) or ()) or None
+        words = or_none(self.root.cmdline)
+        return tuple(words) if words else None
 
     def has_ended(self) -> bool:
         """Whether the process has ended, or is a zombie that its parent has yet to collect."""

@@ -139,6 +139,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if few samples report utilisation; None if enough do."""
     readings = max(len(gpu.measured) for gpu in run.gpus)
+    # One output of nvidia-smi has its own verdicts, even if it is a single sample.
     if readings >= marks.LEAST_SAMPLES or (readings and run.is_reading):
         return None
     samples = f"{readings} of {run.samples} samples tell" if readings else "no sample tells"

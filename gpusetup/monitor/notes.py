@@ -75,6 +75,7 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         is_about_memory = judgement.verdict == "memory-tight" and words.startswith("memory ")
         if words not in judgement.evidence and not is_about_memory:
             yield with_gpu_names(gpus, words)
+    # Without a GPU, full memory is the verdict itself.
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full: use fewer loader workers"
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 import select
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 ReadAlong = Callable[[bytes], None]
@@ -102,45 +102,47 @@ class CommandOutput:
         finally:
             os.close(channel.read_end)
 
-    def _next(self, number: int) -> bytes:
+    def _next(self, descriptor: int) -> bytes:
         """The next bytes of the output. b"" at its end, or if the command has ended and its
         children keep the stream open without writing."""
         if os.name == "posix":
-            while not select.select([number], [], [], LAST_WORDS_SECONDS)[0]:
+            while not select.select([descriptor], [], [], LAST_WORDS_SECONDS)[0]:
                 if self._command_ended.is_set():
                     return b""
         try:
-            return os.read(number, READ_BYTES)
+            return os.read(descriptor, READ_BYTES)
         except OSError:
             return b""  # on Linux: the last program on a pseudo-terminal has ended (EIO)
 
 
 def is_same(first: int, second: int) -> bool:
-    """Whether two file descriptors are the same terminal, file or pipe."""
+    """Whether two file descriptors are the same terminal, file or pipe; if one cannot be examined
+    (closed, or replaced by an object without a file), whether they are the same number."""
     try:
         return os.path.sameopenfile(first, second)
     except (OSError, ValueError):
         return first == second
 
 
-def write_all(number: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     """Write all of the bytes to a file descriptor, even if it takes them in parts."""
     view = memoryview(data)
     while view:
         try:
-            view = view[os.write(number, view) :]
+            view = view[os.write(descriptor, view) :]
         except BlockingIOError:
             # Another program made our stream non-blocking.
-            select.select([], [number], [])
+            select.select([], [descriptor], [])
 
 
-def pseudo_terminal(like: int) -> Sequence[int]:
+def pseudo_terminal(our_terminal: int) -> tuple[int, int]:
     """A new pseudo-terminal of the same size as ours: the end that we read from, and the end that
     the command writes to.
 
     It does not change the output, because our own terminal already does so (it adds a carriage
     return to each newline).
     """
+    # Windows has none of these modules.
     import fcntl
     import pty
     import termios
@@ -152,6 +154,6 @@ def pseudo_terminal(like: int) -> Sequence[int]:
     termios.tcsetattr(write_end, termios.TCSANOW, attributes)
     with contextlib.suppress(OSError):
         # The size is four numbers of 16 bits.
-        size = fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8)
+        size = fcntl.ioctl(our_terminal, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(read_end, termios.TIOCSWINSZ, size)
     return read_end, write_end

@@ -85,12 +85,12 @@ def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
     hwmon = f"{folder}/hwmon"
     sensor_folders = [f"{hwmon}/{entry}" for entry in list_or_empty(system, hwmon)]
 
-    def sensor(unit: int, *files: str) -> float | None:
-        """The value of the first of these sensor files that exists, because cards have different
-        sensors; None if none exists."""
+    def sensor(units: int, *files: str) -> float | None:
+        """The first of these sensor files that exists, because cards have different sensors; its
+        value divided by `units`, the file's units in one of ours. None if none exists."""
         paths = (f"{sensors}/{file}" for file in files for sensors in sensor_folders)
         values = (number(system, path) for path in paths)
-        return next((value / unit for value in values if value is not None), None)
+        return next((value / units for value in values if value is not None), None)
 
     clock = sensor(1_000_000, "freq1_input")  # Hz
     return GpuSample(
@@ -103,7 +103,7 @@ def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
         # Prefer the second sensor (in millidegrees), which measures the chip's hottest spot; the
         # first one measures its edge.
         temperature_celsius=sensor(1_000, "temp2_input", "temp1_input"),
-        # In microwatts.
+        # In microwatts; some cards report only the momentary power.
         power_watts=sensor(1_000_000, "power1_average", "power1_input"),
         power_limit_watts=sensor(1_000_000, "power1_cap"),
         power_limit_default_watts=sensor(1_000_000, "power1_cap_default"),

@@ -14,8 +14,6 @@ from gpusetup.monitor.work import Moment, Work, highest, or_zero, percent
 
 NO_GPU = GpuSample(index=-1)
 """Stands in for the GPU in moments that are only about the command and the machine."""
-
-
 MOST_SAMPLES = 1000
 """How many samples of a run are kept, so that a run of days needs little memory."""
 
@@ -52,9 +50,10 @@ class WatchedRun:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so, such as `nvidia-smi CSV`; the live source is `nvidia-smi`.
         is_log = (about.source or "").startswith("nvidia-smi ")
-        # Two samples of a long log are a moment too.
         is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
-        self.is_reading = is_log and (is_short or tally.samples < marks.LEAST_SAMPLES)
+        # Two samples show no course, even if hours lie between them.
+        has_no_course = tally.samples < marks.LEAST_SAMPLES
+        self.is_reading = is_log and (is_short or has_no_course)
         """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
         samples = tally.kept()
         self.gpus = gpu_runs(samples)
@@ -101,8 +100,7 @@ class WatchedRun:
     def subjects(self) -> tuple[Subject, ...]:
         """The GPUs to judge: those that worked and are not lost or, if all are lost, these."""
         gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
-        works = ((gpu, gpu.judged) for gpu in gpus)
-        return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
+        return tuple(Subject(self, gpu, gpu.judged) for gpu in gpus if gpu.judged is not None)
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
@@ -133,8 +131,9 @@ class Subject:
 
     @cached_property
     def gpus_of_job(self) -> int:
-        """How many GPUs work on the same job: all if a command (or its ranks) is watched, or else
-        those with the same model and programs."""
+        """How many GPUs work on the same job as this one: all that worked if one command or process
+        is watched, or else those with the same model and programs as this one."""
+        # A watched process may hide its command line, and its ranks are counted all the same.
         if self.run.command or self.run.ranks:
             return len(self.run.at_work)
         job = (self.gpu.name, self.gpu.programs)

@@ -8,18 +8,15 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Sample
 from gpusetup.monitor.epochs import EpochReader
+from gpusetup.monitor.host import HostSampler, ProcessTree, or_none
 from gpusetup.monitor.output import STDOUT, CommandOutput
 from gpusetup.monitor.sources import SampleSource, SourceEnded
 from gpusetup.system.processes import foreground
-
-if TYPE_CHECKING:
-    from gpusetup.monitor.host import ProcessTree
 
 Say = Callable[[str], None]
 NOT_FOUND, NOT_RUNNABLE = 127, 126
@@ -74,8 +71,6 @@ class Command:
         # We restore the old handlers when the command has ended.
         self._old_handlers = {number: signal.signal(number, self._forward) for number in FORWARDED}
         self._output.begin()
-        from gpusetup.monitor.host import ProcessTree, or_none
-
         # None if the command has already ended.
         self.tree = or_none(ProcessTree, self._child.pid)
 
@@ -95,9 +90,8 @@ class Command:
 
     def _forward(self, number: int, frame: object) -> None:
         """Handle a signal: send it to the command, unless the terminal already did."""
-        if number in SENT_BY_TERMINAL and _has_terminal():
-            return  # the terminal has already sent it to the command
-        self._child.send_signal(number)
+        if not (number in SENT_BY_TERMINAL and _has_terminal()):
+            self._child.send_signal(number)
 
     @property
     def ended(self) -> bool:
@@ -138,7 +132,7 @@ def _has_terminal() -> bool:
     for stream in (0, 1, 2):
         try:
             return os.tcgetpgrp(stream) == os.getpgrp()
-        except (OSError, AttributeError):
+        except OSError:
             continue
     return False
 
@@ -158,14 +152,12 @@ def watch(
     `seconds`: how long to watch at most; 0 is without end. `patience`: by how many seconds a sample
     may be late.
     """
-    from gpusetup.monitor.host import HostSampler
-
     host = HostSampler()
     for sample in samples_in_time(source, say, command, seconds, patience):
         on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
         tree_sample = tree.sample(on_gpu) if tree else None
-        # If we started the command, its exit code shows its end; for other processes, check whether
-        # they still exist.
+        # If we started the command, `samples_in_time` notices its end. Other processes may be out
+        # of sight for a moment, so check whether they still exist.
         if command is None and tree is not None and tree_sample is None and tree.has_ended():
             return
         yield replace(sample, tree=tree_sample, host=host.sample())

@@ -7,6 +7,7 @@ long output (`-q`) and `dmon`, each with one moment or many. Pure functions.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -35,12 +36,8 @@ from gpusetup.readings.smi_csv import COLUMNS, heading_of, row_in, values_of
 
 MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
-
-
 LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
 """The GPUs at one time, which is None if the output does not tell it."""
-
-
 LOST = re.compile(
     r"unable to determine the device handle for gpu\s*(?:(?P<index>\d{1,3})\s*:\s)?"
     r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
@@ -82,9 +79,9 @@ class SmiLog(NamedTuple):
             if not gpus:
                 continue
             start = start or time
-            seconds_since_start = (time - start).total_seconds() if time and start else -interval
-            is_later = seconds_since_start > seconds
-            seconds = seconds_since_start if is_later else seconds + interval
+            # A moment without a time counts as one that is not later than the previous one.
+            since_start = (time - start).total_seconds() if time and start else -math.inf
+            seconds = since_start if since_start > seconds else seconds + interval
             seen |= {gpu.index: gpu for gpu in gpus}
             yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
         lost = lost_gpus(last_line, seen)
@@ -242,8 +239,6 @@ def gpu_name(row: Row) -> str:
 LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
 """Fields that the driver reads from the card each time, whereas it may remember a name or a maximum
 clock."""
-
-
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),
@@ -385,12 +380,11 @@ KINDS: Mapping[str | None, Any] = {
 
 
 def uses_of(processes: Iterable[GpuProcess]) -> tuple[ProcessUse, ...] | None:
-    """The processes as a sample has them. None if there are none, because the list is always empty
-    in a container."""
-    uses = [
-        ProcessUse(
-            pid=one.pid or 0, name=one.name, kind=KINDS.get(one.kind), memory_bytes=one.memory_bytes
-        )
-        for one in processes
-    ]
+    """The processes as a sample has them, with the pid 0 for one that the list does not tell. None
+    if there are none, because the list is always empty in a container."""
+    uses = []
+    for process in processes:
+        kind, memory = KINDS.get(process.kind), process.memory_bytes
+        use = ProcessUse(pid=process.pid or 0, name=process.name, kind=kind, memory_bytes=memory)
+        uses.append(use)
     return tuple(uses) or None

@@ -56,7 +56,8 @@ class SampleSource:
     def next(self, timeout: float) -> Sample:
         """The next sample. Raises TimeoutError if none comes within `timeout` seconds, and
         SourceEnded at the end."""
-        sample, self.first = self.first or self.read(timeout), None
+        sample = self.first or self.read(timeout)
+        self.first = None
         gpus = sample.gpus
         if self.watched is not None:
             by_index = {gpu.index: gpu for gpu in gpus}

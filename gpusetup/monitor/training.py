@@ -63,7 +63,7 @@ class TrainingMonitor:
         """Start watching in a separate process; if that fails, only warn."""
         if self._child is not None:
             return
-        # Within a Slurm job, torchrun's own variable counts, so it comes first.
+        # In a Slurm job, torchrun's variable counts, which is the first of them.
         ranks = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]
         if ranks and ranks[0] != "0":
             reason = "the first rank on this machine watches all of them"
@@ -125,7 +125,7 @@ class TrainingMonitor:
         """Warn that this training is not watched, and why; the training continues."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
-        # The warning points to the line of the training that began or ended the watching.
+        # The warning points to the line that called `start` or `stop`.
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
 
 

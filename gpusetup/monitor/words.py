@@ -73,7 +73,7 @@ def worked(subject: Subject) -> str:
         of_cores = f" of {cores:g} cores" if cores else ""
         return f"the command used {whole(work.cpu)} % CPU{of_cores}"
     sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
-    # The table of figures includes the pauses, so say it if they are at least 1 %.
+    # The figures on the screen include the pauses, so say where this one does not.
     leaves_pauses_out = work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
