@@ -48,13 +48,16 @@ class EpochReader:
     def _note(self, epoch: float, seconds: float) -> None:
         """Record that an epoch number was printed at this second. A number that is not higher than
         the previous one is ignored, unless a new training began (such as the next fold)."""
-        before, before_seconds = self._last or (epoch, seconds)
+        if self._last is None:
+            self._last = epoch, seconds
+            return
+        before, before_seconds = self._last
         if epoch > before:
             self._epochs += epoch - before
             self._seconds += seconds - before_seconds
         # Numbers of one epoch may differ by up to 1, such as `Epoch 3` and `'epoch': 2.5`.
         began_again = epoch < before - 1
-        if self._last is None or epoch > before or began_again:
+        if epoch > before or began_again:
             self._last = epoch, seconds
 
     def times(self) -> EpochTimes | None:

@@ -135,7 +135,8 @@ class GpuRun:
 
     @property
     def is_occupied_at_the_end(self) -> bool:
-        """The same as `was_occupied`, but in the last sample in which the GPU was not lost."""
+        """Whether a process computed on the GPU in the last sample in which it was not lost or, if
+        that lists no processes, whether more memory was in use than a desktop needs."""
         if self.latest.processes is not None:
             return not all(map(is_display, self.latest.processes))
         return at_least(self.latest.memory_percent, marks.DESKTOP_MEMORY)

@@ -53,7 +53,7 @@ class HostSampler:
             counters["network_receive"] = network.bytes_recv
         memory = or_none(psutil.virtual_memory)
         cpu_percent = None
-        # psutil's first value covers no time, so call it in every sample, including the first.
+        # psutil's first value covers no time, so the first sample asks for it but does not use it.
         busy_percent = or_none(psutil.cpu_percent)
         if busy_percent is not None and self._at:
             # psutil's value is a share of all cores.

@@ -47,6 +47,7 @@ def smi_gpus(system: System) -> tuple[GpuSample, ...]:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
     names = heading_of(heading)
+    # One query prints one moment, without a time.
     _, gpus = next(moments_of_rows(csv_rows(names, lines)), (None, ()))
     # Check the output, because nvidia-smi exits with 0 even if it only printed an error.
     if not gpus:

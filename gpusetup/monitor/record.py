@@ -61,7 +61,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     for number, line in enumerate(beginning):
         log = smi_logs.log_that_begins(line)
         if log:
-            # The lines above may contain the time, or rows of other columns.
+            # The lines above a table may contain its time; those above a CSV's heading, no rows.
             rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning
             return RecordedRun(log.samples(chain(rows, lines), interval), log)
     raise BadInput(f"{path} is not a recording of monitor or nvidia-smi", hint=FORMAT_HINT)

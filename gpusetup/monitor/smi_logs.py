@@ -269,7 +269,7 @@ def reasons_in_columns(row: Row) -> tuple[str, ...] | None:
     if any(value is not None for value in violations.values()):
         columns = VIOLATIONS.items()
         return tuple(
-            name for column, (name, least) in columns if at_least(violations[column], least)
+            reason for column, (reason, least) in columns if at_least(violations[column], least)
         )
     # `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…` before driver 535.
     active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}

@@ -158,6 +158,7 @@ def open_nvml(lines: StreamingChild, limit: float, notify: Notify) -> Nvml:
         source.close()
         raise SourceEnded(f"NVML: {no_answer_in(limit)}", blocked=True) from problem
     except BaseException:
+        # Whatever goes wrong, Ctrl-C included, the child must not be left behind.
         source.close()
         raise
     return source

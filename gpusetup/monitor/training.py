@@ -4,7 +4,8 @@ memory of torch's allocator.
 A separate process of ours watches the training process: it takes samples, writes them to a file,
 and ends with the training, however that ends. The training itself only starts this process and
 reads its verdict. It starts no thread, and if nothing can be watched, the training continues
-anyway.
+anyway. What only the watching needs is imported when it begins or ends, so that a training that
+only prints its memory starts quickly.
 """
 
 from __future__ import annotations
