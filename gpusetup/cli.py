@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _ended(words: list[str], out: Console) -> int:
     """Run a command and report the error that ended it, unless stdout can no longer be written."""
     try:
-        _have_a_home()
+        # A user without HOME and an entry in the password file gets `/`, as Docker sets it.
+        if os.path.expanduser("~").startswith("~"):  # noqa: PTH111  # Path's import takes 3 ms
+            os.environ["HOME"] = os.sep
         with endings_as_interrupt():
             return _run(words, out)
     except KeyboardInterrupt:
@@ -58,13 +60,6 @@ def _ended(words: list[str], out: Console) -> int:
             hint = "make room there, or name another place (TMPDIR for temporary files)"
             return out.fail(Blocked(f"Cannot write {where}: {problem.strerror}", hint=hint))
         return out.fail(own_fault(problem, "run it again with `-v` and report what it prints"))
-
-
-def _have_a_home() -> None:
-    """Set HOME to `/`, as Docker does, if it is not set and the user is not in the password
-    file."""
-    if os.path.expanduser("~").startswith("~"):  # noqa: PTH111  # Path's import takes 3 ms
-        os.environ["HOME"] = os.sep
 
 
 def _run(words: list[str], out: Console) -> int:

@@ -11,13 +11,11 @@ from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
 
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
-
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 MOST_INSTANCES = 64
 """The most MIG instances to read on one GPU; today's GPUs have seven."""
-
 THROTTLE_REASONS = (
     *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
     *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
@@ -31,7 +29,6 @@ RECOVERY = (
 """The names of the values of nvmlDeviceGpuRecoveryAction_t, in order."""
 GET_RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, available from driver 565 on."""
-
 NOT_AVAILABLE = 1 << 62
 """If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
 set. Every number from this one on therefore means unknown."""
@@ -252,7 +249,6 @@ FIELDS: Fields = (
     ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:LONGEST_NAME])),
 )
 """The names are the fields of `gpusetup.model.machine.Gpu`."""
-
 LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 """Bytes per second of one PCIe lane in one direction, by PCIe generation (PCI-SIG)."""
 

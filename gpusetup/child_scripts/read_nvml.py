@@ -38,7 +38,6 @@ import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: 
 import nvml_fields  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
-
 say = driver_answers.say
 LOST_CODE = 15
 """NVML_ERROR_GPU_IS_LOST."""

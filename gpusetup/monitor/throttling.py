@@ -23,7 +23,6 @@ class Throttle(NamedTuple):
 THERMAL_VIOLATION, POWER_VIOLATION = "thermal_violation", "power_violation"
 """The counters of `nvidia-smi dmon` (`tviol`, `pviol`), which do not show which of the driver's
 reasons was active."""
-
 NO_REASON = "no reason was reported"
 AT_POWER_LIMIT = 85.0
 """From this percentage of its power limit on, a GPU may be held back by the limit."""

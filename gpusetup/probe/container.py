@@ -14,8 +14,8 @@ GPU_NODE = re.compile(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu")
 
 
 def read_container(system: System) -> Snapshot:
-    """The kind of container, according to the first marker that is found, and whether the container
-    was given GPUs."""
+    """The kind of container, according to the first marker that is found, whether the container was
+    given GPUs, and the cuda-compat folder whose libcuda it loads. Empty except on Linux."""
     if system.family != "linux":
         return Snapshot()
     # By systemd's convention, the first process in a container has a variable named `container`.
@@ -40,7 +40,7 @@ def read_container(system: System) -> Snapshot:
         if name.endswith(".conf"):
             texts.append(read_or_none(system, f"{configuration}/{name}") or "")
     folders = (str(folder) for folder in COMPAT_FOLDER.findall("\n".join(texts)))
-    compat = next((one for one in folders if exists(system, f"{one}/libcuda.so.1")), None)
+    compat = next((path for path in folders if exists(system, f"{path}/libcuda.so.1")), None)
     container = Container(kind=kind, nvidia_requested=has_gpu_node, cuda_compat_path=compat)
     reading = Reading(subject="container", source=marker, value=kind)
     return Snapshot(container=container, readings=(reading,))

@@ -15,7 +15,6 @@ LIMIT_SECONDS = 30.0
 mode may take this long."""
 NOTICE_SECONDS = 3.0
 """After this many seconds, the user is told what the program waits for."""
-NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
 def in_background(call: Callable[..., T], *arguments: Any) -> Future[T]:
@@ -46,7 +45,7 @@ def announced(
     def tell() -> None:
         names = pending()
         if notify is not None and names:
-            notify(NOTICE.format(sources=" and ".join(names), limit=limit))
+            notify(f"waiting for {' and '.join(names)}: up to {limit:g} s")
 
     notice = Timer(NOTICE_SECONDS, tell)
     notice.daemon = True

@@ -39,7 +39,7 @@ def _read_kernel_driver(system: System) -> Iterator[Snapshot]:
         # `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12`; the open module
         # is called `Open Kernel Module for x86_64`.
         line = next((line for line in text.splitlines() if line.startswith("NVRM")), "")
-        version = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
+        version = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)?)(?:\s|$)", line)
         if not version:
             return Driver(module_loaded=True)
         is_open = "Open Kernel Module" in line
@@ -63,7 +63,7 @@ def _read_kernel_driver(system: System) -> Iterator[Snapshot]:
         ("/proc/modules", "driver.module_loaded", loaded_modules),
     ):
         text, problem = read_or_none(system, path), "cannot be read"
-        # Under WSL, a missing `nvidia` module says nothing.
+        # WSL has this device, and no `nvidia` module even if the driver works.
         if subject == "driver.module_loaded" and exists(system, "/dev/dxg"):
             text, problem = None, "WSL: Windows holds the driver"
         if text is None:

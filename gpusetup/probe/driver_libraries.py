@@ -108,7 +108,8 @@ def parse_answer(source: str, answer: Answer) -> tuple[dict[str, Any], Snapshot]
 
 
 def _child_failure(source: str, answer: Answer) -> Event:
-    """The event for a child that failed, hung or crashed, with the step that it was in."""
+    """The event for a child that failed, hung or crashed, with the step that it was in, such as
+    `{"step": "cuInit"}` or, for a call about one GPU, also `"gpu": 1`."""
     problem, step = str(answer["problem"]), answer.get("step") or {}
     # `system.processes` uses these texts.
     how = "failed"
@@ -142,10 +143,10 @@ def _missing_values(source: str, answer: Answer, devices: Sequence[Answer]) -> I
         index, bus = str(device["index"]), device.get("pci_bus_id") or ""
         where = f"GPU {index} {bus}".rstrip() + ": "
         # If a field has several problems, the last one counts.
-        problems = {one["field"]: one for one in device.get("problems", ()) if _is_fault(one)}
-        for field, problem in problems.items():
-            if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-                yield event("gpu-read-failed", problem, where, gpu=index, bus=bus)
+        faults = {fault["field"]: fault for fault in filter(_is_fault, device.get("problems", ()))}
+        for field, fault in faults.items():
+            if field in NEEDED or fault["code"] == NOT_PLAUSIBLE:
+                yield event("gpu-read-failed", fault, where, gpu=index, bus=bus)
     if answer.get("init") == 0:
         for problem in filter(_is_fault, answer.get("problems", ())):
             yield event("driver-does-not-answer", problem)
@@ -155,5 +156,5 @@ def _is_fault(problem: Answer) -> bool:
     """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
     have. Every driver can list the GPUs and their handles."""
     code = problem["code"]
-    is_list = problem["field"] in ("devices", "handle")
-    return code not in ABSENT or (is_list and code == NO_SUCH_CALL)
+    is_from_every_driver = problem["field"] in ("devices", "handle")
+    return code not in ABSENT or (is_from_every_driver and code == NO_SUCH_CALL)

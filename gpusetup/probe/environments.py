@@ -27,16 +27,17 @@ mamba's usual ones."""
 
 def environments_with_torch(system: System, examined: str | None) -> tuple[OtherEnvironment, ...]:
     """The environments with torch on this machine, without the examined one, likeliest first."""
-    found: dict[str, OtherEnvironment] = {}
+    environments: dict[str, OtherEnvironment] = {}
     for prefix in islice(_prefixes(system), MOST_ENVIRONMENTS):
-        if prefix in found or prefix == examined:
+        if prefix in environments or prefix == examined:
             continue
-        names = list_or_empty(system, site_packages(system, prefix) or "")
-        # The name of its metadata folder has torch's version.
-        versions = (re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name) for name in names)
-        if version := next(filter(None, versions), None):
-            found[prefix] = OtherEnvironment(prefix=prefix, torch=version[1])
-    return tuple(found.values())
+        for name in list_or_empty(system, site_packages(system, prefix) or ""):
+            # The name of its metadata folder has torch's version.
+            version = re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name)
+            if version:
+                environments[prefix] = OtherEnvironment(prefix=prefix, torch=version[1])
+                break
+    return tuple(environments.values())
 
 
 def _prefixes(system: System) -> Iterator[str]:
@@ -53,10 +54,11 @@ def _prefixes(system: System) -> Iterator[str]:
     # conda lists its environments in this file, wherever they are.
     listed = read_or_none(system, join(home, ".conda", "environments.txt")) or ""
     yield from filter(None, map(str.strip, listed.splitlines()))
-    for folder in (join(home, *name.split("/")) for name in OF_HOME):
+    for below_home in OF_HOME:
+        folder = join(home, *below_home.split("/"))
         for name in list_or_empty(system, folder):
             yield join(folder, name)
-    for name in ("python3", "python"):
-        python = system.which(name)
+    for command in ("python3", "python"):
+        python = system.which(command)
         if python:
             yield prefix_of(python)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Driver, Event, Gpu, PciDevice, Reading, Snapshot
+from gpusetup.model.machine import Event, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.deadline import LIMIT_SECONDS, Notify, announced, in_background
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.pci import read_wmi
@@ -64,8 +64,9 @@ def read_driver_and_gpus(
 def _ask_driver(
     system: System, limit: float, notify: Notify | None, *, has_several: bool
 ) -> Snapshots:
-    """Query NVML, libcuda and, for several GPUs, how they are connected, at the same time: each
-    process that opens the driver alone would start the GPUs again."""
+    """The answers of NVML, of libcuda and, last, how the GPUs are connected (empty for one GPU).
+    All run at the same time: each process that opens the driver alone would start the GPUs again.
+    """
     # Imported here because a machine without a driver does not need them.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
     from gpusetup.probe.nvidia_smi import read_topology
@@ -108,7 +109,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         known = merged_gpus(listed, of_sources)
         left_out = known[len(listed) :]
         gpus = tuple(map(identified, _with_visibility(known[: len(listed)], answers, environ)))
-    driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
+    driver = first_known([part.driver for part in (*files, *answers)])
     # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
     if driver.libcuda_path:
         driver = replace(driver, library_found=True)
@@ -177,8 +178,9 @@ def missed_by_nvml(
     missed = [gpu for gpu in left_out if bus_key(gpu.pci_bus_id) in bound]
     nodes = [node for node in merged.devices or () if NUMBERED_NODE.search(node.path)]
     was_given_some = len(nodes) < len(listed) + len(missed) or JOB_VARIABLES & environ.keys()
-    # If a listed GPU has no address, it may be the one that seems to be missing.
-    if was_given_some or merged.driver.nvml_code != 0 or not all(g.pci_bus_id for g in listed):
+    # A listed GPU without an address may be the one that seems to be missing.
+    have_addresses = all(gpu.pci_bus_id for gpu in listed)
+    if was_given_some or merged.driver.nvml_code != 0 or not have_addresses:
         return
     for gpu in missed:
         text = f"the kernel's driver holds it, NVML does not list it: {gpu_line(gpu)}"

@@ -19,8 +19,8 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 
 
 def read_os(system: System) -> Snapshot:
-    """Reads only the operating system. A machine that the user describes is assumed to have the
-    same one, unless the description names another."""
+    """Reads only the operating system. A machine that the user describes (`--gpu`, `--driver`) is
+    assumed to have the same one as this machine, unless the description names another."""
     facts, family = system.facts(), system.family
     machine = architecture_named(str(facts.get("machine") or "")) or None
     kernel = facts.get("release")
@@ -104,7 +104,7 @@ def read_cpu(system: System) -> Cpu:
     usable_cores = facts.get("usable_cores")
     if usable_cores and quota:
         # Round the quota up: with 1.5 cores, two threads run at three quarters of their speed.
-        usable_cores = min(usable_cores, max(1, math.ceil(quota)))
+        usable_cores = min(usable_cores, math.ceil(quota))
     return Cpu(logical_cores=facts.get("cores"), usable_cores=usable_cores)
 
 
@@ -142,14 +142,15 @@ NVCC_RELEASE = re.compile(r"release (\d+\.\d+)")
 def read_toolkit(system: System) -> Snapshot:
     """The version of the first `nvcc` on PATH."""
     path = system.which("nvcc")
-    version, problem = None, "not on PATH"
+    version: str | None = None
+    problem: str | None = "not on PATH"
     if path is not None:
         output = system.run([path, "--version"], NVCC_SECONDS)
         release = NVCC_RELEASE.search(output.stdout)
         version = release[1] if release else None
-        problem = "" if release else output.problem or "its output names no release"
+        problem = None if release else output.problem or "its output names no release"
     source = path or "nvcc"
-    reading = Reading(subject="toolkit", source=source, value=version, problem=problem or None)
+    reading = Reading(subject="toolkit", source=source, value=version, problem=problem)
     return Snapshot(toolkit=Toolkit(nvcc=version), readings=(reading,))
 
 
@@ -175,6 +176,7 @@ def free_memory(system: System) -> int | None:
     files = ("memory.max", "memory.current", "memory.stat")
     of_cgroups = zip(*(cgroup_values(system, file) for file in files), strict=True)
     for limit, used, statistics in of_cgroups:
+        # The limit `max` is none. Without such a cgroup (version 1, not Linux), both are empty.
         if limit.strip().isdigit() and used:
             # Cached files (`active_file` and `inactive_file`) count as used, but the kernel drops
             # them when memory is needed.

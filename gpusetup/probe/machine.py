@@ -79,9 +79,10 @@ INDEX_VARIABLES = (
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
     """The state of the host, the allowed variables, and events about files in the environment."""
     environment, environ = allowed_variables(system.environ()), system.environ()
-    # The target's folder if it is a conda environment, otherwise the active conda environment.
-    is_conda = target is not None and target.record.manager == "conda"
-    prefix = target.prefix if target and is_conda else environ.get("CONDA_PREFIX") or None
+    # The active conda environment, unless the target is one itself.
+    conda_prefix = environ.get("CONDA_PREFIX") or None
+    if target is not None and target.record.manager == "conda":
+        conda_prefix = target.prefix
     stale: tuple[Event, ...] = ()
     activated = environ.get("VIRTUAL_ENV")
     # The activated environment no longer exists, so that another one is used. With `--python`, it
@@ -91,7 +92,7 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
         event = Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=activated)
         stale = (event,)
     return Snapshot(
-        conda=Conda(prefix=prefix),
+        conda=Conda(prefix=conda_prefix),
         cpu=read_cpu(system),
         memory=read_memory(system),
         disks=read_disks(system, target),

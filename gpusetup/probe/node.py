@@ -33,6 +33,7 @@ LOG_SECONDS = 1.5
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> Snapshot:
     """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
+    # Half of the limit, because a second command is tried if the first may not read the log.
     log_call = in_background(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     files = read_driver_files(system)
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
@@ -89,7 +90,9 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     {'bus_id': '0000:65:00', 'number': '119'}
     """
     log = text_of(text.splitlines())
-    in_order = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
+    events = events_of(log, KERNEL_LOG)
+    # They come message by message; `flat` is the text in which each one has its place.
+    in_order = sorted(events, key=lambda event: log.flat.find(event.text or ""))
     # Keep a repeated event once, at its first place in the log but with its last text.
     distinct: dict[tuple[object, ...], Event] = {}
     for event in in_order:

@@ -40,7 +40,10 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     output = ask_nvidia_smi(system, query, LIMIT_SECONDS)
     # Drivers before 470 do not know `compute_cap` and reject the query.
     listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
-    gpus = tuple(map(identified, listed[1].gpus or ())) if listed else ()
+    if listed is None:
+        return machine
+    _, nvidia_smi = listed
+    gpus = tuple(map(identified, nvidia_smi.gpus or ()))
     variable = system.environ().get("CUDA_VISIBLE_DEVICES")
     if variable is not None:
         names = [(gpu.nvml_index, gpu.uuid) for gpu in gpus]

@@ -38,10 +38,10 @@ def read_other_makers(system: System, read_before: Snapshot) -> Snapshot:
     # If the AMD device is only a CPU's graphics, an Intel card is the GPU that computes.
     has_a_card = any(amd_target(device.device_id, device.name) for device in of_amd)
     # The integrated graphics of older Intel CPUs, which most machines have, do not count.
-    of_intel = tuple(device for device in of_intel if intel_gpu(device))
-    if of_intel and not has_a_card:
-        gpus = tuple(gpu for gpu in map(intel_gpu, of_intel) if gpu)
-        return on_linux(system, INTEL, gpus, of_intel)
+    for_xpu = tuple(device for device in of_intel if intel_gpu(device))
+    if for_xpu and not has_a_card:
+        gpus = tuple(gpu for gpu in map(intel_gpu, for_xpu) if gpu)
+        return on_linux(system, INTEL, gpus, for_xpu)
     if not of_amd:
         return Snapshot()
     targets = topology_targets(system)
@@ -86,7 +86,7 @@ def on_linux(
     stack = MakerStack(
         maker=maker.id,
         gpus=gpus,
-        kernel_driver=next(iter(bound), None),
+        kernel_driver=bound[0] if bound else None,
         driver_version=module_version.strip() or None,
         runtime=rocm_version(system) if is_amd else None,
         nodes=compute_nodes(system, *own_nodes),
@@ -145,7 +145,9 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
     names = list_or_empty(system, RENDER_FOLDER)
     paths = [path for path in others if exists(system, path)]
     paths += [f"{RENDER_FOLDER}/{name}" for name in names if re.fullmatch(r"renderD\d{1,4}", name)]
-    return tuple(node for node in (node_at(system, path) for path in paths) if node.mode)
+    nodes = (node_at(system, path) for path in paths)
+    # A node without a mode vanished meanwhile.
+    return tuple(node for node in nodes if node.mode)
 
 
 def intel_gpu(device: PciDevice) -> Gpu | None:

@@ -13,8 +13,6 @@ from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of its current change, relative to the target's prefix."""
-
-
 CHOSEN_BY_USER = ("--python", "VIRTUAL_ENV", "CONDA_PREFIX")
 """The choices of the target with which the user named or activated an environment."""
 

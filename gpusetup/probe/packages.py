@@ -46,16 +46,17 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
         names = unless_refused(system.list, folder)
         if names is not None:
             has_listed_folder = True
-            infos = filter(None, map(INFO_FOLDER.match, names))
-            packages += filter(None, (_package(system, folder, info) for info in infos))
+            for info in filter(None, map(INFO_FOLDER.match, names)):
+                package = _package(system, folder, info)
+                packages += [package] if package else []
     for file in list_or_empty(system, join(target.prefix, "conda-meta")):
-        found = CONDA_FILE.fullmatch(file)
-        if found and (found["name"] in CONDA_WATCHED or found["name"] in WATCHED):
+        part = CONDA_FILE.fullmatch(file)
+        if part and (part["name"] in CONDA_WATCHED or part["name"] in WATCHED):
             package = Package(
-                name=found["name"],
-                version=found["version"],
+                name=part["name"],
+                version=part["version"],
                 installer="conda",
-                build=found["build"],
+                build=part["build"],
                 location=target.prefix,
             )
             packages.append(package)
@@ -94,5 +95,6 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
         location=folder,
         intact=intact,
         requires=requires,
+        # That it came from an index is only noted for a package that needs torch.
         direct=is_direct if is_direct or requires else None,
     )

@@ -38,13 +38,13 @@ def read_pci(system: System) -> Snapshot:
         # If a driver is bound to the device, this link points to the driver, as in
         # `../../../bus/pci/drivers/nvidia`.
         driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
-        found = PciDevice(
+        controller = PciDevice(
             vendor=maker_on_bus(vendor),
             bus_id=bus_id,
             device_id=device or None,
             driver=driver.rpartition("/")[2] or None,
         )
-        devices.append(found)
+        devices.append(controller)
     return _pci_snapshot(FOLDER, tuple(devices))
 
 

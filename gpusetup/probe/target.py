@@ -28,7 +28,6 @@ from gpusetup.system.system import (
 ASK_SECONDS = 10.0
 """The time limit in seconds. An interpreter answers within a tenth of a second, but may take longer
 on a slow network disk."""
-
 CHOICES = (
     "name one with `--python PATH`, activate an environment, "
     "or make one here: `uv venv` (or `python -m venv .venv`)"
@@ -187,13 +186,14 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
     site = site_packages(system, folder)
     # `/` has no name: /bin may be a link to /usr/bin, and is no environment.
     has_packages = bool(site and base_name(folder) and exists(system, site))
-    # The path of an interpreter without packages of its own does not mean an environment.
+    # With `--python PATH`, an interpreter without a folder for packages is no environment's.
     if not (is_folder or has_packages):
         return
     # On Windows, upper and lower case in a path do not matter.
     comparable = str.lower if system.family == "windows" else str
     installs_into = (target.prefix, target.record.site_packages or "", *target.path)
-    if {comparable(folder), comparable(site or folder)}.isdisjoint(map(comparable, installs_into)):
+    own_folders = {comparable(folder), comparable(site or folder)}
+    if own_folders.isdisjoint(map(comparable, installs_into)):
         raise BadInput(
             f"{folder} is not an environment any more: it has no pyvenv.cfg, so its interpreter "
             f"would install into {target.prefix}",

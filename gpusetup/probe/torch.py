@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -70,17 +71,15 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
 def from_version_file(text: str, folder: str, packages: tuple[Package, ...]) -> Torch:
     """The torch in a folder, from the constants in its `version.py`: `__version__ = '2.5.1+cu124'`,
     `cuda: Optional[str] = '12.4'`."""
-    import ast
-
     constant = r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")"
     fields = {name: ast.literal_eval(value) for name, value in re.findall(constant, text, re.M)}
     version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
-    in_folder = [one for one in packages if one.name == "torch" and one.location == folder]
-    # An interrupted upgrade leaves two packages. The one with torch's own version counts.
-    in_folder.sort(key=lambda package: package.version != version)
+    by_pip = [item for item in packages if item.name == "torch" and item.location == folder]
+    # An interrupted upgrade leaves two packages. The one with torch's own version comes first.
+    by_pip.sort(key=lambda package: package.version != version)
     # conda's package has another name, and its files are in the environment's own folder.
     of_conda = ("pytorch", "libtorch")
-    by_conda = (one for one in packages if one.name in of_conda and one.installer == "conda")
+    by_conda = [item for item in packages if item.name in of_conda and item.installer == "conda"]
     backend = backend_of(version, cuda, hip)
     # A CPU build has this field too, with the value None; an old torch lacks the field.
     if not backend and "cuda" in fields:
@@ -91,7 +90,7 @@ def from_version_file(text: str, folder: str, packages: tuple[Package, ...]) -> 
         installed=True,
         version=version,
         backend=backend,
-        installer=next((one.installer for one in (*in_folder, *by_conda)), None),
+        installer=next((package.installer for package in (*by_pip, *by_conda)), None),
         location=folder,
         cuda=cuda,
         hip=hip,
@@ -136,15 +135,15 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
     own = "" if target is None or target.prefix == "/usr" else target.prefix
     for folder in filter(None, system.environ().get("LD_LIBRARY_PATH", "").split(":")):
         names = list_or_empty(system, folder.rstrip("/") or "/")
+        libraries_by_kind = {}
         # Programs can link to the toolkit's stub of libcuda, but it cannot start the driver.
-        found = {}
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
-            found["libcuda-stub"] = "libcuda.so"
+            libraries_by_kind["libcuda-stub"] = "libcuda.so"
         libraries = sorted({match[0] for match in map(TORCH_LIBRARY.match, names) if match})
         # The environment's own libraries, such as conda's, fit its torch.
         if libraries and not (own and is_below(folder, own)):
-            found["foreign-library"] = " ".join(libraries)
-        for kind, text in found.items():
+            libraries_by_kind["foreign-library"] = " ".join(libraries)
+        for kind, text in libraries_by_kind.items():
             values = {"folder": folder, "libraries": text, "variable": "LD_LIBRARY_PATH"}
             where = join(folder, text)
             yield Event(kind=kind, values=values, source="LD_LIBRARY_PATH", text=where)
@@ -155,7 +154,6 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
 CPP_LIBRARY = "msvcp140.dll"
 """The C++ part of the runtime. Python comes with the C part (vcruntime140.dll), but not with the
 C++ part."""
-
 ALWAYS_THERE = "kernel32.dll"
 """A file that Windows always has. If it seems to be missing too, the folder cannot be read, and a
 missing runtime is not proven."""

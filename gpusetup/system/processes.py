@@ -20,18 +20,14 @@ from gpusetup.model.frozen import Frozen
 Child = subprocess.Popen[bytes]
 GIVE_UP_SECONDS = 1.0
 """How long we wait for a killed child to end."""
-
-
 MAX_OUTPUT_BYTES = 64 << 20
 """The maximum size of a child's output. A child that prints more is killed."""
-
 OWN_GROUP: dict[str, Any] = (
     {"start_new_session": True}
     if os.name == "posix"
     else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 )
 """Options for a child that should not receive the Ctrl-C that a user types in our terminal."""
-
 RUNNING: set[Child] = set()
 """The children that our threads are waiting for."""
 
