@@ -20,7 +20,7 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
-        if sys.stderr is not None:
+        if sys.stderr is not None:  # Windows' pythonw has none
             sys.stderr.write("interrupted\n")
         return INTERRUPTED
     finally:

@@ -44,7 +44,7 @@ def saved_job(path: str) -> Callable[[], Answer]:
     """A job that the user's process has saved, as a function without parameters.
 
     To find classes of the user's script (`__main__`), we run that script under another name, as
-    multiprocessing does.
+    multiprocessing does; the file next to the job has multiprocessing's data for that.
     """
     with open(path + ".json", encoding="utf-8") as file:
         prepare(json.load(file))
@@ -58,7 +58,6 @@ def saved_job(path: str) -> Callable[[], Answer]:
 
 
 # --- the steps ---------------------------------------------------------------------------------
-
 
 LEAST_SECONDS = 1.0
 """Steps are timed for at least this long, because a disturbance lasts for many short steps."""
@@ -227,9 +226,9 @@ def timed_steps(
         # Workers deliver batches in bursts, one per worker, so rounds of one or two steps would
         # differ greatly.
         most_steps = max(most_steps, ROUNDS * BURSTS * loader["workers"])
-    wished = max(most_steps, LEAST_SECONDS / step_seconds)
-    affordable = max(0.0, ends - time.monotonic()) / step_seconds
-    count = int(min(wished, affordable))
+    wanted_steps = max(most_steps, LEAST_SECONDS / step_seconds)
+    affordable_steps = max(0.0, ends - time.monotonic()) / step_seconds
+    count = int(min(wanted_steps, affordable_steps))
     # A single round would not show how much the times vary.
     rounds = range(min(ROUNDS, max(2, count)))
     return loader, [trial.timed(max(1, count // ROUNDS)) for _ in rounds]
@@ -273,7 +272,8 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
 
 
 def run_devices(request: Answer) -> Answer:
-    """The available device, its name, and how much of its memory may be used."""
+    """The available device and its name, how much of its memory may be used, whether its memory can
+    be measured (`counts`), and its 16-bit type (`half`)."""
     device = trial_memory.device_of(request)
     is_cuda = device.startswith("cuda")
     memory = trial_memory.memory_of(device, request)
@@ -329,6 +329,7 @@ def answer_request(request: Answer) -> Answer:
     except BaseException as problem:
         # Any exception of the user's code, even SystemExit, is the answer.
         answer = {"status": "error", "detail": description(problem)}
+    # A batch that does not fit is an expected answer, and torch frees its memory.
     is_sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
     # The compiler does not free the memory of compiled code.
     is_reusable = is_sound and not request.get("compile")

@@ -52,8 +52,10 @@ def is_plausible(name: str, value: Any) -> bool:
     >>> is_plausible("temperature_celsius", 4294967295), is_plausible("power_watts", None)
     (False, True)
     """
-    low, high = LIMITS.get(name, (0, 0))
-    return value is None or name not in LIMITS or low <= value <= high
+    if value is None or name not in LIMITS:
+        return True
+    low, high = LIMITS[name]
+    return low <= value <= high
 
 
 def separate_output(to: int | None = None) -> None:
@@ -86,10 +88,11 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
             answer[name] = value
         except (UnicodeDecodeError, AttributeError, NotPlausible, error_type) as problem:
             answer[name] = None
-            # An old library or binding lacks the function.
+            # An old library or binding lacks the function. Bytes that are no text are as
+            # impossible as a wrong number. Only the driver's own exception has a code.
             is_missing = isinstance(problem, AttributeError)
-            usual_code = None if is_missing else NOT_PLAUSIBLE
-            code = getattr(problem, "value", usual_code)
+            code_without_driver = None if is_missing else NOT_PLAUSIBLE
+            code = getattr(problem, "value", code_without_driver)
             problems.append({"field": name, "code": code, "text": str(problem)})
     answer["problems"] = problems
     return answer
@@ -108,11 +111,12 @@ def cuda_version(number: int) -> str | None:
 def read_device(
     error_type: Any, index: int, handle_of: Callable[[int], Tuple[Any, ...]], fields: Fields
 ) -> Answer:
-    """Read one GPU through the handle that `handle_of` returns; without one, only its problem."""
+    """Read one GPU. `handle_of` returns the arguments of its fields' functions, such as (library,
+    device); if it fails, read only its problem."""
     answer = read_fields(error_type, (("handle", handle_of),), index)
-    handle = answer.pop("handle")
-    if handle:
-        answer = read_fields(error_type, fields, *handle)
+    arguments = answer.pop("handle")
+    if arguments:
+        answer = read_fields(error_type, fields, *arguments)
     return dict(answer, index=index)
 
 

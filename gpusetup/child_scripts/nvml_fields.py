@@ -79,6 +79,7 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
         try:
             child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except nvml.NVMLError as problem:
+            # The indexes of the instances may have gaps.
             if problem.value == nvml.NVML_ERROR_NOT_FOUND:
                 continue
             raise
@@ -123,6 +124,7 @@ def nvlinks_active(nvml: Any, handle: Any) -> int:
         try:
             active.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
         except nvml.NVMLError:
+            # If the GPU has no link at all, the error says why there is no number.
             if not active:
                 raise
             break
@@ -148,11 +150,11 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
             pid, used = process.pid, process.usedGpuMemory
             # On Windows, most programs are in both lists: they compute and draw. There, Windows
             # manages GPU memory itself (WDDM), so the driver does not know a program's share.
-            is_one_kind = rows.get(pid, {"kind": kind})["kind"] == kind
+            is_in_both = pid in rows and rows[pid]["kind"] != kind
             is_known = used is not None and used < NOT_AVAILABLE
             rows[pid] = {
                 "pid": pid,
-                "kind": kind if is_one_kind else "C+G",
+                "kind": "C+G" if is_in_both else kind,
                 "memory_bytes": int(used) if is_known else None,
             }
     by_memory = sorted(rows.values(), key=lambda row: -(row["memory_bytes"] or 0))

@@ -39,7 +39,6 @@ if HERE not in sys.path:
 import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
-
 NEEDED = ("cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName")
 """Functions that every driver's own libcuda has. A library that lacks one is not a driver's, so its
 answers prove nothing."""
@@ -68,12 +67,15 @@ def mapped_library() -> str | None:
     """The path of the libcuda file that is mapped into this process."""
     try:
         with open("/proc/self/maps") as maps:
+            # `7f1c-7f1d r-xp 00000000 08:01 1234    /usr/lib64/libcuda.so.580.95.05`
             paths = ["/" + line.rstrip("\n").partition("/")[2] for line in maps]
     except OSError:
         return None
-    # An update may have replaced the file since it was mapped.
-    ours = (path for path in paths if os.path.basename(path).startswith("libcuda.so"))
-    return next((path.replace(" (deleted)", "") for path in ours), None)
+    for path in paths:
+        if os.path.basename(path).startswith("libcuda.so"):
+            # The kernel says so if an update has replaced the file since it was mapped.
+            return path.replace(" (deleted)", "")
+    return None
 
 
 say = driver_answers.say

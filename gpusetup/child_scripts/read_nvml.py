@@ -50,12 +50,12 @@ def devices(nvml: Any) -> list[Answer]:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         return nvml, handle
 
-    devices: list[Answer] = []
+    answers: list[Answer] = []
     for index in range(nvml.nvmlDeviceGetCount()):
         device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
         device["lost"] = any(problem["code"] == LOST_CODE for problem in device["problems"])
-        devices.append(device)
-    return devices
+        answers.append(device)
+    return answers
 
 
 LIBRARY_FIELDS: nvml_fields.Fields = (
@@ -136,7 +136,7 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        # The GPU had no handle from the beginning.
+        """The GPU's values now; only its problem if it had no handle from the beginning."""
         if self.handle is None:
             return dict(self.identity, processes=None)
         # Each call to a lost GPU may take seconds, so read only a few fields.
@@ -179,7 +179,8 @@ class SampledGpu:
 
 def with_problem(answer: Answer) -> Answer:
     """The answer, with its first problem that is more than a missing value."""
-    problems = [one for one in answer.pop("problems") if one["code"] not in GAP_CODES]
+    every_problem = answer.pop("problems")
+    problems = [problem for problem in every_problem if problem["code"] not in GAP_CODES]
     is_lost = any(problem["code"] == LOST_CODE for problem in problems)
     return dict(answer, lost=is_lost, problem=problems[0]["text"] if problems else None)
 
@@ -197,7 +198,8 @@ def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
 
 
 def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
-    """Print samples at multiples of the interval. If one is late, the missed ones are skipped."""
+    """Print `count` samples, or endlessly if that is 0, at multiples of the interval. If one is
+    late, the missed ones are skipped."""
     began = time.monotonic()
     printed = 0
     while True:
@@ -213,18 +215,20 @@ def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -
         time.sleep((passed // every + 1) * every - passed)
 
 
-def sample(every: float, count: int = 0) -> Any:
+def sample(every: float, count: int = 0) -> None:
     """Print samples until the reader closes the pipe, or one line that says why there are none."""
     try:
         nvml = binding()
     except ImportError as problem:
-        return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
+        say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
+        return
     try:
         nvml.nvmlInit()
         gpus = [sampled_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as problem:
-        return say({"init": problem.value, "message": str(problem)})
-    return print_samples(nvml, gpus, every, count)
+        say({"init": problem.value, "message": str(problem)})
+        return
+    print_samples(nvml, gpus, every, count)
 
 
 if __name__ == "__main__":

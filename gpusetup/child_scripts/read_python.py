@@ -39,8 +39,8 @@ def facts() -> Dict[str, Any]:
 
 
 def imported_from(stdlib: str, library: str) -> List[str]:
-    """The folders with packages, in import order, without the standard library, zip files, the
-    working folder and the script's folder."""
+    """The folders with packages, in import order, without the standard library (on Windows partly
+    next to the interpreter), zip files, the working folder and the script's folder."""
     try:
         cwd = os.getcwd()
     except OSError:  # the working folder was deleted

@@ -134,7 +134,12 @@ class ProcessTree:
         self._before: dict[tuple[int, float], float] | None = None
         # The most that the processes had moved together so far, for each of `IO_COUNTERS`.
         self._moved = Counter[str]()
-        self._cores = _cores()
+        # The smaller of CPU affinity and cgroup quota; None if unknown. Without CPU affinity (on
+        # macOS), all of the machine's cores are usable.
+        affinity = or_none(lambda: psutil.Process().cpu_affinity())
+        usable = len(affinity) if affinity else or_none(psutil.cpu_count)
+        quota = read_cpu_quota(System())
+        self._cores = min(usable, quota) if usable and quota else usable
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
         """What the command's processes used since the previous sample.
@@ -214,13 +219,3 @@ def _moved_by(tree: Sequence[ProcessFacts]) -> Counter[str]:
             if hasattr(io, psutil_name):
                 totals[name] += getattr(io, psutil_name)
     return totals
-
-
-def _cores() -> float | None:
-    """The number of cores that this process may use: the smaller of its CPU affinity and its cgroup
-    quota; None if unknown."""
-    affinity = or_none(lambda: psutil.Process().cpu_affinity())
-    # Without CPU affinity (macOS), all of the machine's cores are usable.
-    usable = len(affinity) if affinity else or_none(psutil.cpu_count)
-    quota = read_cpu_quota(System())
-    return min(usable, quota) if usable and quota else usable

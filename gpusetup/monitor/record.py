@@ -100,6 +100,5 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         if header.schema != SCHEMA:
             hint = f"it is {header.schema or 'something else'}; this version reads {SCHEMA}"
             raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
-        # The summary is the last line.
         kind: Any = Summary if header.kind == "summary" else Sample
         yield from_json(line, kind, what=where)

@@ -68,7 +68,6 @@ class Command:
         except OSError as problem:
             self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
-        # We restore the old handlers when the command has ended.
         self._old_handlers = {number: signal.signal(number, self._forward) for number in FORWARDED}
         self._output.begin()
         # None if the command has already ended.

@@ -90,8 +90,8 @@ class SmiLog(NamedTuple):
 
 
 def lost_gpus(line: str, seen: Mapping[int, GpuSample]) -> tuple[GpuSample, ...]:
-    """The GPUs that a line of nvidia-smi reports as lost, of those that were seen before, by index;
-    all of them if the line does not say which, and none if it reports no loss."""
+    """The GPUs that a line of nvidia-smi reports as lost, of those seen before (by index): all if
+    the line names none of them, and none if it reports no loss."""
     loss = LOST.search(line)
     if loss is None:
         return ()
@@ -249,9 +249,9 @@ even for a card at its rated power."""
 
 
 def gpu_in_row(index: int, row: Row) -> GpuSample:
-    """The sample of the GPU in a row; it is lost if nvidia-smi could not read most values."""
+    """The sample of the GPU in a row; lost if nvidia-smi says so, or cannot read 2 LIVE_FIELDS."""
     values = values_of(row)
-    # Most logs have all reasons in one column, which `values_of` reads.
+    # Most logs have all reasons in one column, which `values_of` has read.
     values.setdefault("throttle_reasons", reasons_in_columns(row))
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in those that it reads from the card. A working card may have this for a
@@ -290,7 +290,7 @@ def time_of(row: Row) -> datetime | None:
     >>> time_of({"timestamp": "2026/11/20 06:03:41.500"}), time_of({"time": "06:03:41"})
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), datetime.datetime(2000, 1, 1, 6, 3, 41))
     """
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):  # also for a row without a time, which reads as `None`
         if "timestamp" in row:
             # nvidia-smi writes the date with slashes.
             return datetime.fromisoformat(row["timestamp"].replace("/", "-")).replace(tzinfo=None)

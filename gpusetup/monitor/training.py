@@ -47,7 +47,6 @@ class TrainingMonitor:
     def __init__(self, record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> None:
         self.record = Path(record)
         self.interval = interval
-        # The summary as long as nothing has been watched.
         self.summary = Summary(verdict=None, evidence="nothing was watched yet")
         self.problem: str | None = None
         self._child: Any = None

@@ -69,7 +69,6 @@ RENDER_FOLDER = "/dev/dri"
 MODULE_VERSION = "/sys/module/amdgpu/version"
 """The version file of AMD's own driver package. The driver in the Linux kernel has no version."""
 ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
-NODES_READ = Reading(subject="makers.nodes", source="/dev", value="device nodes")
 MOST_NODES = 128
 """The most topology nodes that are read: a server has 8 GPUs, or up to 64 partitions."""
 
@@ -94,7 +93,8 @@ def on_linux(
     names = ", ".join(gpu.target or gpu.name for gpu in gpus)
     source = TOPOLOGY if is_amd else FOLDER
     gpus_read = Reading(subject="makers.gpus", source=source, value=names)
-    return Snapshot(makers=stack, readings=(gpus_read, NODES_READ))
+    nodes_read = Reading(subject="makers.nodes", source="/dev", value="device nodes")
+    return Snapshot(makers=stack, readings=(gpus_read, nodes_read))
 
 
 def topology_targets(system: System) -> dict[str, str]:

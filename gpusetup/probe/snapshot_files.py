@@ -19,7 +19,7 @@ MOST_BYTES = 8 << 20
 else."""
 SCHEMA = "gpusetup.snapshot/1"
 ENDLESS_NUMBER = re.compile(r"\d{300,}")
-"""Python reads no number with more than 4,300 digits, and no version has one."""
+"""More digits than a number or version of a machine has; Python reads no more than 4,300."""
 
 
 def dump_snapshot(snapshot: Snapshot) -> str:
@@ -52,7 +52,8 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         document = document.get("snapshot")
     elif schema != SCHEMA:
         problem = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
-        raise BadInput(f"{what} is not a snapshot of this gpusetup: {problem}", hint=_SAVE_AGAIN)
+        hint = "write it again with `gpusetup snapshot --output FILE`"
+        raise BadInput(f"{what} is not a snapshot of this gpusetup: {problem}", hint=hint)
     snapshot = from_plain(document, Snapshot, what=what)
     # The snapshot has no unknown fields any more, which may be nested too deeply to be searched.
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
@@ -84,9 +85,6 @@ def on_one_line(value: Any, key: str = "") -> Any:
     if isinstance(value, str) and key != "text":
         return " ".join(value.splitlines())
     return value
-
-
-_SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 
 
 def read_bytes(path: Path) -> bytes:

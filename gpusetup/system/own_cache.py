@@ -20,6 +20,7 @@ def own_folder(name: str) -> Path:
     if other users could write to it.
     """
     path = own_path(name)
+    # A folder that the user named may lie where others can write; the default is in the user's own.
     if os.environ.get("GPUSETUP_CACHE_DIR"):
         _only_ours(path.parent)
     return _only_ours(path)
@@ -50,7 +51,6 @@ def _only_ours(folder: Path) -> Path:
         others_may_write = bool(stat.S_IMODE(status.st_mode) & 0o022)
         if is_anothers or others_may_write:
             raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
-    is_usable = os.access(folder, os.W_OK | os.X_OK)
-    if not is_usable:
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise Blocked(f"The cache {folder} cannot be written", hint=hint)
     return folder

@@ -9,8 +9,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import queue
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
@@ -81,7 +83,7 @@ def run(
         RUNNING.add(child)
         try:
             pending_input = None if stdin is None else stdin.encode()
-            trouble = _wait(child, pending_input, timeout, (out, err))
+            why_killed = _wait(child, pending_input, timeout, (out, err))
         except BaseException:
             kill_group(child)
             raise
@@ -92,10 +94,10 @@ def run(
         texts = [file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace") for file in (out, err)]
     return Output(
         argv=words,
-        exit=None if trouble else child.returncode,
+        exit=None if why_killed else child.returncode,
         stdout=texts[0],
         stderr=texts[1],
-        problem=trouble,
+        problem=why_killed,
         seconds=time.monotonic() - began,
     )
 
@@ -117,7 +119,8 @@ def _output_file() -> IO[bytes]:
 def _wait(
     child: Child, pending_input: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
-    """Wait for a child. Returns the problem if it does not end in time or prints too much."""
+    """Wait for a child, and kill it if it does not end in time or prints too much. Returns the
+    reason for killing it; None if it ended."""
     until = time.monotonic() + timeout
     while True:
         seconds_left = max(0.0, until - time.monotonic())
@@ -129,6 +132,7 @@ def _wait(
             pending_input = None
         sizes = [os.fstat(file.fileno()).st_size for file in files]
         floods = max(sizes) > MAX_OUTPUT_BYTES
+        # After a wait for all the seconds that were left, the time is over.
         if floods or seconds_left <= POLL_SECONDS:
             kill_group(child)
             _give_up(child)
@@ -215,9 +219,6 @@ class StreamingChild:
         environment: Mapping[str, str] | None = None,
         errors: IO[bytes] | None = None,
     ) -> None:
-        import queue
-        import threading
-
         self._child = subprocess.Popen(
             tuple(argv),
             stdin=subprocess.PIPE,
@@ -242,8 +243,6 @@ class StreamingChild:
     def next(self, timeout: float) -> str:
         """The next line. Raises TimeoutError if none came in time, and EOFError if there are no
         more."""
-        import queue
-
         try:
             line = self._lines.get(timeout=max(0.0, timeout))
         except queue.Empty:
@@ -296,11 +295,9 @@ def foreground(
     """Start the user's command in our terminal and process group; the caller waits for it.
 
     Only this kind of child can ask questions on the terminal, so we must not draw on it meanwhile.
-
-    `stdout` and `stderr` are file numbers; None means ours. Raises OSError if it cannot start.
+    `stdout` and `stderr` are file descriptors; None means ours. Raises OSError if it cannot start.
     """
-    words = tuple(argv)
-    return subprocess.Popen(words, stdout=stdout, stderr=stderr)
+    return subprocess.Popen(tuple(argv), stdout=stdout, stderr=stderr)
 
 
 def start_background(argv: Sequence[str]) -> Child:

@@ -162,8 +162,8 @@ def answer_of(output: Output) -> dict[str, Any]:
 
     lines: list[dict[str, Any]] = []
     for line in output.stdout.splitlines()[-LAST_LINES:]:
-        # A library may print other text between the script's lines, and a Python that is none
-        # anything.
+        # A library may print other text between the script's lines, and a program that is only
+        # called `python` may print anything.
         with suppress(ValueError, RecursionError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
