@@ -63,6 +63,7 @@ def _ended(words: list[str], out: Console) -> int:
 
 
 def _run(words: list[str], out: Console) -> int:
+    """Run the command that the words name and print its reply, or the help if they name none."""
     parser, options = read_words(words)
     if options.command is None:
         out.text(parser.format_help())

@@ -249,7 +249,8 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     """
     phases = {}
     for name in rows[0]:
-        known = [size for size in (row[name] for row in rows) if size is not None]
+        sizes = [row[name] for row in rows]
+        known = [size for size in sizes if size is not None]
         # A device reports a phase's peak in every step, or in none.
         if len(known) == len(rows):
             phases[name] = sum(known) // len(rows)

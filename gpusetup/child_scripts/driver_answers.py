@@ -55,7 +55,7 @@ def is_plausible(name: str, value: Any) -> bool:
     if value is None or name not in LIMITS:
         return True
     low, high = LIMITS[name]
-    return low <= value <= high
+    return bool(low <= value <= high)
 
 
 def separate_output(to: int | None = None) -> None:

@@ -21,7 +21,7 @@ NOT_FOUND = 127
 
 def main(lock: str, parent: int, argv: list[str]) -> None:
     """Take the lock, and become the program `argv`; both are given up when the program ends."""
-    import fcntl
+    import fcntl  # not on Windows
 
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)

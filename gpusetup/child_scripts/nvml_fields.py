@@ -158,9 +158,10 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
                 "memory_bytes": int(used) if is_known else None,
             }
     by_memory = sorted(rows.values(), key=lambda row: -(row["memory_bytes"] or 0))
-    for row in by_memory[:MOST_PROCESSES]:
+    largest = by_memory[:MOST_PROCESSES]
+    for row in largest:
         row["name"] = program_name(nvml, row["pid"])
-    return by_memory[:MOST_PROCESSES]
+    return largest
 
 
 def program_name(nvml: Any, pid: int) -> str | None:

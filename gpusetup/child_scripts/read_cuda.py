@@ -124,9 +124,9 @@ def uuid(library: Any, device: int) -> str:
 
 
 def compute_capability(library: Any, device: int) -> str:
-    attributes = (CAPABILITY_MAJOR, CAPABILITY_MINOR)
-    parts = [int_value(library, "cuDeviceGetAttribute", one, device) for one in attributes]
-    return "%d.%d" % tuple(parts)
+    major = int_value(library, "cuDeviceGetAttribute", CAPABILITY_MAJOR, device)
+    minor = int_value(library, "cuDeviceGetAttribute", CAPABILITY_MINOR, device)
+    return "%d.%d" % (major, minor)
 
 
 def memory(library: Any, device: int) -> int:
@@ -170,6 +170,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def main() -> Answer:
+    """The answer that the top of this file describes."""
     answer: Answer = {"library": None, "load_error": None, "problems": []}
     say({"step": "loading libcuda"})
     try:

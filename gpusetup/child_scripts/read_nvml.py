@@ -104,6 +104,7 @@ def binding() -> Any:
 
 
 def once() -> Answer:
+    """The answer of `read_nvml.py` without arguments, as the top of this file describes it."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
@@ -170,7 +171,7 @@ class SampledGpu:
         """The latest use of the multiprocessors in percent, by pid. Raises NVML's error if there is
         nothing new."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
-        rows = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
+        rows = sorted((int(row.timeStamp), int(row.pid), int(row.smUtil)) for row in samples)
         self.used_since = rows[-1][0] if rows else self.used_since
         # Skip the rows without a process, which fill up the array, and the wrong values that some
         # drivers report for a process that has just started.

@@ -161,14 +161,14 @@ class GpuRun:
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
         """All processes that were on the GPU, by pid, each with its last known values."""
-        return {use.pid: use for row in self.rows for use in row.gpu.processes or ()}
+        return {process.pid: process for row in self.rows for process in row.gpu.processes or ()}
 
     @cached_property
     def holders(self) -> dict[int, str]:
         """The names of the processes that compute on the GPU, by pid; "" for a hidden name, as in a
         container."""
-        uses = self.processes.items()
-        return {pid: use.name or "" for pid, use in uses if not is_display(use)}
+        computing = [process for process in self.processes.values() if not is_display(process)]
+        return {process.pid: process.name or "" for process in computing}
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -181,8 +181,8 @@ class GpuRun:
         first. Empty if a process's memory (on Windows) or the GPU's is not reported."""
         fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes)).gpu
         least = (fullest.memory_total_bytes or math.inf) * marks.BIG_HOLDER / 100
-        big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
-        return sorted(big, key=lambda use: -(use.memory_bytes or 0))
+        big = [each for each in fullest.processes or () if or_zero(each.memory_bytes) >= least]
+        return sorted(big, key=lambda process: -or_zero(process.memory_bytes))
 
     @property
     def only_draws(self) -> bool:

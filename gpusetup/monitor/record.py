@@ -1,8 +1,4 @@
-"""Reads recordings of the monitor and outputs of `nvidia-smi`.
-
-It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its table, its long output
-(`-q`) and `dmon`, each with one moment or many.
-"""
+"""Reads recordings of the monitor, and the outputs of `nvidia-smi` that `smi_logs.py` knows."""
 
 from __future__ import annotations
 

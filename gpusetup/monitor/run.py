@@ -120,7 +120,7 @@ class WatchedRun:
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
         memory = [or_zero(gpu.memory.p95) for gpu in self.at_work]
-        return all(max(each) - min(each) <= marks.SIMILAR for each in (uses, power, memory))
+        return all(max(shares) - min(shares) <= marks.SIMILAR for shares in (uses, power, memory))
 
 
 class Subject:
@@ -155,13 +155,14 @@ class Subject:
         command has on all GPUs, or else servers and notebooks, unless the job is one itself."""
         last = self.work.rows[-1]
         ranks = last.sample.tree.gpu_processes if last.sample.tree else None
-        computing = [use for use in last.gpu.processes or () if not is_display(use)]
+        computing = [process for process in last.gpu.processes or () if not is_display(process)]
         if ranks and len(computing) > ranks:
             # We assume that the command's own processes use the most memory.
-            computing.sort(key=lambda use: -or_zero(use.memory_bytes))
+            computing.sort(key=lambda process: -or_zero(process.memory_bytes))
             return computing[ranks:]
         big = self.gpu.big_holders
-        waiting = [use for use in big if kind_of(None, (use.name or "",)) in WAITING_KINDS]
+        # Each is judged by its own name.
+        waiting = [each for each in big if kind_of(None, (each.name or "",)) in WAITING_KINDS]
         if self.run.command:
             return [] if self.run.kind in WAITING_KINDS else waiting
         # Without a command, the job is the other programs on the GPU, if there are any.

@@ -153,7 +153,7 @@ def watch(
     """
     host = HostSampler()
     for sample in samples_in_time(source, say, command, seconds, patience):
-        on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
+        on_gpu = frozenset(process.pid for gpu in sample.gpus for process in gpu.processes or ())
         tree_sample = tree.sample(on_gpu) if tree else None
         # If we started the command, `samples_in_time` notices its end. Other processes may be out
         # of sight for a moment, so check whether they still exist.

@@ -131,6 +131,7 @@ def _missing_values(source: str, answer: Answer, devices: Sequence[Answer]) -> I
     them, and for calls that failed although the library had started."""
 
     def event(kind: str, problem: Answer, where: str = "", **of_gpu: str) -> Event:
+        """An event about a field; `where` and `of_gpu` name the GPU if it is a GPU's."""
         field, code, text = problem["field"], str(problem["code"]), str(problem["text"])
         values = {"asked": source, **of_gpu, "field": field, "code": code, "problem": text}
         quote = f"{where}{field}: {text}"

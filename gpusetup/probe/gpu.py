@@ -36,10 +36,7 @@ NUMBERED_NODE = re.compile(r"nvidia\d+$")
 
 
 def read_driver_and_gpus(
-    system: System,
-    *,
-    notify: Notify | None = None,
-    limit: float = LIMIT_SECONDS,
+    system: System, *, notify: Notify | None = None, limit: float = LIMIT_SECONDS
 ) -> Snapshot:
     """Everything about the driver, CUDA and the GPUs.
 
@@ -127,10 +124,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
 
 
 def _listed_gpus(
-    answers: Snapshots,
-    files: Snapshots,
-    on_bus: tuple[PciDevice, ...] | None,
-    family: str,
+    answers: Snapshots, files: Snapshots, on_bus: tuple[PciDevice, ...] | None, family: str
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
     """The GPUs from the first source that lists any. If there are none, a reading says why.
 
@@ -174,7 +168,8 @@ def missed_by_nvml(
 
     A container or a batch job may see the kernel's files of all GPUs and was given only some.
     """
-    bound = {bus_key(each.bus_id) for each in merged.pci_devices or () if each.driver == "nvidia"}
+    of_nvidia = [device for device in merged.pci_devices or () if device.driver == "nvidia"]
+    bound = {bus_key(device.bus_id) for device in of_nvidia}
     missed = [gpu for gpu in left_out if bus_key(gpu.pci_bus_id) in bound]
     nodes = [node for node in merged.devices or () if NUMBERED_NODE.search(node.path)]
     was_given_some = len(nodes) < len(listed) + len(missed) or JOB_VARIABLES & environ.keys()

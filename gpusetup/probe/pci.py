@@ -31,10 +31,10 @@ def read_pci(system: System) -> Snapshot:
         return missing("pci_devices", FOLDER, "cannot be listed")
     devices = []
     for bus_id in names:
-        if not (_pci_value(system, bus_id, "class") or "").startswith("0x03"):
+        if not _pci_value(system, bus_id, "class").startswith("0x03"):
             continue
-        vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
-        device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
+        vendor = _pci_value(system, bus_id, "vendor").removeprefix("0x")
+        device = _pci_value(system, bus_id, "device").removeprefix("0x")
         # If a driver is bound to the device, this link points to the driver, as in
         # `../../../bus/pci/drivers/nvidia`.
         driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
@@ -48,9 +48,9 @@ def read_pci(system: System) -> Snapshot:
     return _pci_snapshot(FOLDER, tuple(devices))
 
 
-def _pci_value(system: System, bus_id: str, name: str) -> str | None:
-    """A value of a PCI device in sysfs; None if it is empty or cannot be read."""
-    return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip() or None
+def _pci_value(system: System, bus_id: str, name: str) -> str:
+    """A value of a PCI device in sysfs, such as `0x10de`; "" if it cannot be read."""
+    return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip()
 
 
 def read_wmi(system: System) -> Snapshot:

@@ -111,7 +111,7 @@ def _output_file() -> IO[bytes]:
     children. The file is in memory if the system supports that, because a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
         return os.fdopen(os.memfd_create("output"), "w+b")  # type: ignore[attr-defined,unused-ignore]
-    import tempfile
+    import tempfile  # slow to load, and seldom needed
 
     return tempfile.TemporaryFile()
 

@@ -158,7 +158,7 @@ def answer_of(output: Output) -> dict[str, Any]:
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
     """
-    import json
+    import json  # here, because it is slow to load and a described machine asks no child
 
     lines: list[dict[str, Any]] = []
     for line in output.stdout.splitlines()[-LAST_LINES:]:
@@ -214,6 +214,6 @@ def _or_none(question: Callable[[], T]) -> T | None:
 
 
 def _memory_total() -> int:
-    import psutil
+    import psutil  # slow to load, and not needed on Linux
 
     return psutil.virtual_memory().total
