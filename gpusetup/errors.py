@@ -11,8 +11,7 @@ INTERRUPTED = 130
 
 
 class GpuSetupError(Exception):
-    """The base class of all errors that end a command on purpose. Raised by itself, it means a bug
-    in gpusetup."""
+    """The base class of errors that end a command on purpose; raised itself, it means our bug."""
 
     exit_code = 5
 

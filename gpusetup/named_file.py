@@ -22,15 +22,13 @@ MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-"""Byte order marks and their encodings. UTF-32's mark begins with UTF-16's, so the longer mark
-comes first."""
+"""Byte order marks and their encodings. UTF-32's mark begins with UTF-16's, so it comes first."""
 SAMPLE = 1 << 16
 """How many bytes at the beginning of a text are used to detect its encoding."""
 
 
 def shipped(name: str | Path) -> bytes:
-    """Read one of the tables that come with gpusetup, by its name. An absolute path is read as it
-    is."""
+    """Read a table that comes with gpusetup, by its name; an absolute path stays as it is."""
     path = os.path.join(SHIPPED, name)  # noqa: PTH118
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
@@ -80,8 +78,7 @@ def encoding_of(raw: bytes) -> str:
 
 
 def text_of(raw: bytes, what: str | Path) -> str:
-    """Decode a file's bytes as text. Raises BadInput, which names the file (`what`), if they are
-    not text."""
+    """Decode a file's bytes as text. Raises BadInput, which names `what`, if they are no text."""
     encoding = encoding_of(raw)
     try:
         return raw.decode(encoding)

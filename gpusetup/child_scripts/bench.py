@@ -66,8 +66,7 @@ ROUNDS = 5
 BURSTS = 2
 """In each round, the timed steps use at least this many batches of each loader worker."""
 LOSS_STEPS = 20
-"""The losses of this many first steps are kept, to compare settings that start with the same seed.
-"""
+"""This many first losses are kept, to compare settings that start with the same seed."""
 MOST_READY = 16
 """The most batches that loader workers may have ready before steps are timed."""
 
@@ -98,8 +97,7 @@ class SettingTrial:
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if is_scaled else None
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
-        """The batches that the steps train on, one after the other; if None, all steps train on the
-        same batch."""
+        """The batches that the steps train on in turn; if None, all train on the same batch."""
 
     def moved(self, batch: Any) -> Any:
         """The batch, moved to the device."""
@@ -136,8 +134,7 @@ class SettingTrial:
         return peaks
 
     def timed(self, count: int) -> float:
-        """The seconds per step, measured over several steps without waiting for the device in
-        between."""
+        """The seconds per step, over several steps without waiting for the device in between."""
         began = time.perf_counter()
         for _ in range(count):
             self.step()
@@ -296,8 +293,7 @@ RETURNS = (
 )
 NEEDS_LOSS = "also return a loss: a function of the model's output and the target"
 LONGEST_ERROR = 2000
-"""The greatest length of an error message, in characters: torch's messages may list every kernel.
-"""
+"""The most characters of an error message: torch's may list every kernel."""
 
 
 def description(problem: BaseException) -> str:

@@ -17,8 +17,7 @@ Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 OUTPUT = {"descriptor": 1}
 """Where `say` writes."""
 NOT_PLAUSIBLE = -1
-"""Our own error code, in addition to the driver's: the call succeeded, but its answer is
-impossible."""
+"""Our own error code, next to the driver's: the call succeeded, but its answer is impossible."""
 
 
 class NotPlausible(Exception):
@@ -42,8 +41,7 @@ LIMITS: Dict[str, Tuple[float, float]] = {
     )
     for name in names.split()
 }
-"""The smallest and the greatest value of a field. A value far beyond that of any GPU is no
-measurement."""
+"""The smallest and greatest value of a field; one beyond those of any GPU is no measurement."""
 
 
 def is_plausible(name: str, value: Any) -> bool:

@@ -67,8 +67,7 @@ def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Calla
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    """The names of the throttle reasons whose bits are set. Newer drivers may set bits that have no
-    name here."""
+    """The names of the throttle reasons whose bits are set; newer drivers may set further bits."""
     return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
 
 

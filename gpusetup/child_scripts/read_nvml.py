@@ -95,8 +95,7 @@ class Announced:
 
 
 def binding() -> Any:
-    """The module pynvml, even if it is in a folder next to gpusetup, which `-I` leaves out of the
-    path."""
+    """The module pynvml, also from the folder that holds gpusetup, which `-I` leaves out."""
     sys.path.append(os.path.dirname(os.path.dirname(HERE)))
     import pynvml
 

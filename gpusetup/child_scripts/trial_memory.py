@@ -112,8 +112,7 @@ class HostMemory:
 
 
 def limit_address_space(limit: int) -> None:
-    """Limit the address space, so that a trial with a far too large size cannot use up the host's
-    memory."""
+    """Limit the address space, so that a far too large trial cannot use up the host's memory."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -25,8 +25,7 @@ class ProcessUse(Frozen):
     memory_bytes: int | None = None
     kind: Literal["compute", "graphics", "both"] | None = None
     sm_percent: float | None = None
-    """The share of the GPU's multiprocessors that the process used most recently (NVML: process
-    utilisation)."""
+    """The share of the multiprocessors that it used most recently (NVML: process utilisation)."""
 
 
 class GpuSample(Frozen):
@@ -38,8 +37,7 @@ class GpuSample(Frozen):
     utilization_percent: Figure = None
     """The share of the last sampling period in which at least one kernel ran."""
     memory_busy_percent: Figure = None
-    """The share of time during which the GPU's memory was read or written (NVML:
-    utilization.memory)."""
+    """The share of time in which its memory was read or written (NVML: utilization.memory)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
     temperature_celsius: Figure = None

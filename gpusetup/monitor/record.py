@@ -22,8 +22,7 @@ FORMAT_HINT = (
     "the output of a program use `gpusetup doctor --report FILE`"
 )
 FIRST_LINES = 200
-"""How many lines we search for the beginning of a recording, because a shell prompt may precede it.
-"""
+"""How many lines are searched for the beginning, because a shell prompt may precede it."""
 
 
 class Header(Frozen):

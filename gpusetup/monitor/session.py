@@ -37,8 +37,7 @@ FORWARDED = (*SENT_BY_TERMINAL, *signals_named("SIGTERM", "SIGUSR1", "SIGUSR2"))
 
 
 class NotStarted(GpuSetupError):
-    """The command cannot be started. As in a shell, the exit code is 127 if it was not found, and
-    otherwise 126."""
+    """The command cannot be started; the exit code is a shell's: 127 if not found, else 126."""
 
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)

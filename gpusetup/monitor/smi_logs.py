@@ -237,8 +237,7 @@ def gpu_name(row: Row) -> str:
 
 
 LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
-"""Fields that the driver reads from the card each time, whereas it may remember a name or a maximum
-clock."""
+"""Fields that the driver reads from the card each time; it may remember a name or maximum clock."""
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),

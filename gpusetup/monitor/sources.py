@@ -24,8 +24,7 @@ from gpusetup.readings.environment import positions_named
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0
-"""How many seconds a sample may be late before we give up the source, unless the caller sets
-another limit."""
+"""How many seconds a sample may be late before we give up the source, by default."""
 SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "machine"]
 
 

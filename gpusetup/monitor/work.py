@@ -43,8 +43,7 @@ MEANS: dict[str, tuple[str, str]] = {
     "blocked": ("tree", "blocked_processes"),
     "network_rate": ("host", "network_receive_bytes_per_second"),
 }
-"""Maps the name of a mean to whose figure it is (the GPU's, the command's or the machine's) and the
-figure's field."""
+"""Maps a mean's name to whose figure it is (GPU, command or machine) and the figure's field."""
 OF_A_WORKING_GPU = ("clock_mhz", "clock_most")
 """Means over only the samples in which the GPU worked, because an idle GPU lowers its clocks."""
 

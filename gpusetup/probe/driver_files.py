@@ -1,5 +1,4 @@
-"""The NVIDIA driver, as far as files show it: /proc/driver/nvidia, kernel modules, device nodes and
-libraries."""
+"""The NVIDIA driver as files show it: /proc/driver/nvidia, kernel modules, nodes and libraries."""
 
 from __future__ import annotations
 

@@ -62,8 +62,7 @@ def _ask_driver(
     system: System, limit: float, notify: Notify | None, *, has_several: bool
 ) -> Snapshots:
     """The answers of NVML, of libcuda and, last, how the GPUs are connected (empty for one GPU).
-    All run at the same time: each process that opens the driver alone would start the GPUs again.
-    """
+    All run at once: each process that opens the driver alone would start the GPUs again."""
     # Imported here because a machine without a driver does not need them.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
     from gpusetup.probe.nvidia_smi import read_topology

@@ -83,8 +83,7 @@ L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
 
 
 def read_jetson(system: System) -> str | None:
-    """The L4T release of a Jetson (`R36.4.0`) or, if that is unknown, its board's name; None for
-    other machines."""
+    """The L4T release of a Jetson (`R36.4.0`) or else its board's name; None for other machines."""
     release = L4T_RELEASE.search(read_or_none(system, "/etc/nv_tegra_release") or "")
     if release is not None:
         return f"R{release[1]}.{release[2]}"
@@ -196,8 +195,7 @@ def _memory_sizes(system: System) -> dict[str, int]:
 
 
 def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
-    """The free disk space in the places to which an install writes: the target, the caches and the
-    temporary folder."""
+    """The free disk space where an install writes: target, caches and temporary folder."""
     environ, home = system.environ(), system.facts().get("home")
     on_windows = system.family == "windows"
     temporary = environ.get("TEMP", "") if on_windows else "/tmp"

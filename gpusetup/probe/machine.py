@@ -1,5 +1,4 @@
-"""Assembles the snapshot of one machine from all readers, which run in parallel if that saves
-time."""
+"""Assembles the snapshot of one machine from all readers; the slow ones run in parallel."""
 
 from __future__ import annotations
 

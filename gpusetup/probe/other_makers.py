@@ -98,8 +98,7 @@ def on_linux(
 
 
 def topology_targets(system: System) -> dict[str, str]:
-    """The target of each GPU that KFD lists, by PCI address, such as `gfx1100` for
-    `0000:03:00.0`."""
+    """The target of each GPU that KFD lists, by PCI address: `gfx1100` for `0000:03:00.0`."""
     targets: dict[str, str] = {}
     for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
         text = read_or_none(system, f"{TOPOLOGY}/{name}/properties") or ""
@@ -165,8 +164,7 @@ def intel_gpu(device: PciDevice) -> Gpu | None:
 # --- Apple: `sysctl` answers at once and needs no rights, `system_profiler` would take seconds ----
 
 SYSCTL = ("sysctl", "machdep.cpu.brand_string", "hw.memsize", "hw.optional.arm64")
-"""A Mac with an Intel chip lacks some of these keys. sysctl then exits with 1, but still prints the
-others."""
+"""An Intel Mac lacks some of these keys; sysctl then exits with 1, but still prints the others."""
 SYSCTL_SECONDS = 5.0
 
 

@@ -1,5 +1,4 @@
-"""Display controllers on the PCI bus, from any maker; read from sysfs on Linux and from WMI on
-Windows."""
+"""Display controllers on the PCI bus, from any maker: from sysfs on Linux, from WMI on Windows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Snapshot files: functions to write and read them, and the example machines that come with
-gpusetup."""
+"""Writes and reads snapshot files, and finds the example machines that come with gpusetup."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from gpusetup.model.machine import Snapshot
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
-"""The maximum size of a snapshot file. A snapshot has about 20 KiB, so a larger file is something
-else."""
+"""The maximum size of a snapshot file. A snapshot has about 20 KiB, so more is something else."""
 SCHEMA = "gpusetup.snapshot/1"
 ENDLESS_NUMBER = re.compile(r"\d{300,}")
 """More digits than a number or version of a machine has; Python reads no more than 4,300."""

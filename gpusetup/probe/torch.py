@@ -121,8 +121,7 @@ TORCH_LIBRARY = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn\w*|nvJitLink|cusparse|cusolver|nccl|nvrtc|cufft|curand|"
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
-"""Libraries that torch contains itself. If the loader finds another copy first, that one replaces
-torch's."""
+"""Libraries that torch contains itself. A copy that the loader finds first replaces torch's."""
 
 
 def library_events(system: System, target: TargetPython | None) -> Iterable[Event]:
@@ -152,8 +151,7 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
 # --- the Visual C++ runtime of Windows, which torch's DLLs need -----------------------------------
 
 CPP_LIBRARY = "msvcp140.dll"
-"""The C++ part of the runtime. Python comes with the C part (vcruntime140.dll), but not with the
-C++ part."""
+"""The C++ part of the runtime; Python comes with the C part only (vcruntime140.dll)."""
 ALWAYS_THERE = "kernel32.dll"
 """A file that Windows always has. If it seems to be missing too, the folder cannot be read, and a
 missing runtime is not proven."""

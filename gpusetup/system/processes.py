@@ -35,8 +35,7 @@ RUNNING: set[Child] = set()
 
 
 class Output(Frozen):
-    """A child's output and exit code. `exit` is None if the child did not end in time or could not
-    start."""
+    """A child's output and exit code; `exit` is None if it did not end in time, or not start."""
 
     argv: tuple[str, ...]
     exit: int | None
@@ -241,8 +240,7 @@ class StreamingChild:
         self._lines.put(None)
 
     def next(self, timeout: float) -> str:
-        """The next line. Raises TimeoutError if none came in time, and EOFError if there are no
-        more."""
+        """The next line. Raises TimeoutError if none came in time, EOFError after the last one."""
         try:
             line = self._lines.get(timeout=max(0.0, timeout))
         except queue.Empty:
@@ -316,7 +314,6 @@ def start_background(argv: Sequence[str]) -> Child:
 
 @atexit.register
 def end_children() -> None:
-    """Kill all running children when gpusetup ends, for example after a Ctrl-C while other threads
-    wait."""
+    """Kill all running children when gpusetup ends, such as after Ctrl-C while threads wait."""
     for child in tuple(RUNNING):
         kill_group(child)

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from gpusetup.errors import Blocked
 
 HELD_CODES = (5, 32, 33)
-"""Windows' error codes for a file that is in use by a program; the first one also means a missing
-permission."""
+"""Windows' error codes for a file that a program uses; the first also means no permission."""
 MOUNT = "it is a separate mount, and no file can be moved out of one"
 """Our text for the system's message "invalid cross-device link"."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"
