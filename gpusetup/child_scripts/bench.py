@@ -52,6 +52,7 @@ def saved_job(path: str) -> Callable[[], Answer]:
     def build() -> Answer:
         # The user's own process wrote the file, so loading arbitrary classes from it is safe.
         job = torch.load(path, weights_only=False)
+        # A part that the user did not give was saved as None.
         return {name: part for name, part in job.items() if part is not None}
 
     return build

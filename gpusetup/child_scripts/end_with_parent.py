@@ -14,13 +14,13 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
-PARENT_HAS_GONE = 75
+PARENT_HAS_GONE = 75  # EX_TEMPFAIL in sysexits.h
 NOT_FOUND = 127
 """The exit code that a shell returns if a program does not exist."""
 
 
 def main(lock: str, parent: int, argv: list[str]) -> None:
-    """Take the lock, and become the program `argv`; both are given up when the program ends."""
+    """Take the lock, and become the program `argv`, which holds the lock until it ends."""
     import fcntl  # not on Windows
 
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -170,8 +170,11 @@ class SampledGpu:
         """The latest use of the multiprocessors in percent, by pid. Raises NVML's error if there is
         nothing new."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
+        # Sorted by time, so that a process's latest row counts.
         rows = sorted((int(row.timeStamp), int(row.pid), int(row.smUtil)) for row in samples)
-        self.used_since = rows[-1][0] if rows else self.used_since
+        if rows:
+            latest_stamp, _, _ = rows[-1]
+            self.used_since = latest_stamp
         # Skip the rows without a process, which fill up the array, and the wrong values that some
         # drivers report for a process that has just started.
         return {pid: percent for _, pid, percent in rows if pid and percent <= 100}

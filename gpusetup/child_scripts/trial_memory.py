@@ -135,7 +135,7 @@ def device_of(request: Dict[str, Any]) -> str:
 
 
 def memory_of(device: str, request: Dict[str, Any]) -> Any:
-    """The object that measures a device's memory, limited to the requested number of bytes. Other
-    devices (mps, xpu) share the host's memory, or do not report theirs."""
+    """The object that measures a device's memory, limited to the requested number of bytes if the
+    request has one. Other devices (mps, xpu) share the host's memory, or do not report theirs."""
     kind = Cuda if device.startswith("cuda") else HostMemory
     return kind(request.get("memory_limit_bytes"))

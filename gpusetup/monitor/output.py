@@ -90,11 +90,11 @@ class CommandOutput:
             thread.join(patience)
 
     def _pass_on(self, channel: Channel) -> None:
-        """Write the command's output to our stream until it ends, and read it for epochs."""
+        """Write the command's output to our stream until it ends, and let the monitor read it."""
         try:
             while data := self._next(channel.read_end):
                 write_all(channel.target, data)
-                # If reading the output for epochs fails, the command must not be affected.
+                # If the monitor cannot read it, the command must not be affected.
                 with contextlib.suppress(Exception):
                     self._read_along(data)
         except OSError:

@@ -100,6 +100,7 @@ class WatchedRun:
     def subjects(self) -> tuple[Subject, ...]:
         """The GPUs to judge: those that worked and are not lost or, if all are lost, these."""
         gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
+        # A GPU that worked always has work to judge; the type checker cannot know.
         return tuple(Subject(self, gpu, gpu.judged) for gpu in gpus if gpu.judged is not None)
 
     @cached_property
@@ -116,6 +117,7 @@ class WatchedRun:
         has_one_model = len({gpu.name for gpu in self.at_work}) == 1
         if len(self.at_work) < 2 or not has_one_model:
             return False
+        # As in `subjects`, no work is None.
         works = [gpu.judged for gpu in self.at_work if gpu.judged is not None]
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]

@@ -77,7 +77,8 @@ def rests_at_the_end(subject: Subject) -> bool:
 
 @Sign
 def work_ended(subject: Subject) -> bool:
-    """Whether the process ended long before the recording did, with an unknown exit code."""
+    """Whether the process ended before the recording did, with an unknown exit code: the GPU rests
+    for longer than in a stutter, and its memory is free."""
     is_over = subject.gpu.seconds_after_work >= marks.PAUSE_SECONDS
     return is_over and subject.run.exit is None and not subject.gpu.is_occupied_at_the_end
 

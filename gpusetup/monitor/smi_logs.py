@@ -264,6 +264,7 @@ def gpu_in_row(index: int, row: Row) -> GpuSample:
 
 def reasons_in_columns(row: Row) -> tuple[str, ...] | None:
     """The throttle reasons of a row with a column for each; None if it reports none of them."""
+    # A row of dmon has no reasons but these.
     violations = {name: number(row.get(name)) for name in VIOLATIONS}
     if any(value is not None for value in violations.values()):
         columns = VIOLATIONS.items()
@@ -332,6 +333,7 @@ def texts_of_moments(
     for line in lines:
         is_first = begins.search(line) is not None
         date = date_of(line)
+        # A line that begins with a date stands above the next table.
         if has_begun and (is_first or (date and SMI_DATE.match(line))):
             yield time, "".join(moment)
             moment, time, has_begun = [], None, False

@@ -149,7 +149,8 @@ def sm_clock(subject: Subject) -> str:
 
 
 def slowed(subject: Subject) -> str:
-    """What slows the clocks down, and how often; 100 % if the source reports no reason."""
+    """What slows the clocks down ("" if nothing does), and how often: 100 % if the source reports
+    no reason."""
     throttle = subject.throttle
     if throttle is None:
         return ""

@@ -128,7 +128,8 @@ class Work:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """
+    """The mean of the known values; None if none is known.
+
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
     """
@@ -140,7 +141,8 @@ N = TypeVar("N", int, float)
 
 
 def highest(values: Iterable[N | None]) -> N | None:
-    """
+    """The highest of the known values; None if none is known.
+
     >>> highest([1, None, 3]), highest([None])
     (3, None)
     """
@@ -169,7 +171,8 @@ def is_quiet(gpu: GpuSample) -> bool:
 
 
 def percent(part: float | None, whole: float | None) -> float | None:
-    """
+    """The part in percent of the whole; None if one of them is unknown, or the whole is 0.
+
     >>> percent(3, 4), percent(None, 4), percent(3, 0)
     (75.0, None, None)
     """

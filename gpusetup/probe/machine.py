@@ -77,7 +77,8 @@ INDEX_VARIABLES = (
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
     """The state of the host, the allowed variables, and events about files in the environment."""
-    environment, environ = allowed_variables(system.environ()), system.environ()
+    environ = system.environ()
+    allowed = allowed_variables(environ)
     # The active conda environment, unless the target is one itself.
     conda_prefix = environ.get("CONDA_PREFIX") or None
     if target is not None and target.record.manager == "conda":
@@ -95,8 +96,8 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
         cpu=read_cpu(system),
         memory=read_memory(system),
         disks=read_disks(system, target),
-        environment=environment,
-        wanted=_wanted_build(environment),
+        environment=allowed,
+        wanted=_wanted_build(allowed),
         events=(
             *stale,
             *library_events(system, target),
