@@ -54,6 +54,7 @@ def function_named(code: str) -> Callable[..., Any]:
     folder, module = os.getcwd(), module_text
     if module_text.endswith(".py"):
         folder, module = os.path.split(os.path.abspath(module_text[: -len(".py")]))
+    # The module finds its neighbours as if Python ran it.
     sys.path.insert(0, folder)
     imported = importlib.import_module(module)
     return getattr(imported, name)  # type: ignore[no-any-return]

@@ -206,9 +206,9 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}
     if min(uses.values()) < marks.BUSY:
         shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
-    elif len(power) == len(uses):
+    elif len(power) == len(uses):  # all are busy, and all report their power
         shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
-    else:  # all are busy, and the source does not report the power
+    else:
         return None
     lowest, highest = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     if shares[highest] - shares[lowest] < mark:

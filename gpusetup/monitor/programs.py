@@ -84,6 +84,7 @@ def is_display(process: ProcessUse) -> bool:
     True
     """
     name = (process.name or "").lower().replace("\\", "/")
+    # An interpreter and a program of a known kind compute, even if they draw too.
     if process.kind == "both":
         return not (COMPUTES.search(name) or kind_of(None, (name,)))
     return process.kind == "graphics"

@@ -114,7 +114,7 @@ def log_that_begins(line: str) -> SmiLog | None:
         return SmiLog("nvidia-smi dmon", lambda lines: moments_of_rows(dmon_rows(lines)))
     if BEGINS_QUERY.search(line):
         return SmiLog("nvidia-smi -q", query_moments)
-    # The banner may be missing.
+    # The banner may be missing, so a row of the table is a beginning too.
     if SMI_VERSION.search(line) or ("|" in line and row_of(line)):
         return SmiLog("nvidia-smi table", table_moments)
     return None

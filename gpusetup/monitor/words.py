@@ -241,7 +241,8 @@ def script(subject: Subject) -> str | None:
 
 
 def pid(subject: Subject) -> str | None:
-    """The pid of a process that computes on a GPU; None if it has ended, or in a container."""
+    """The pid of a process that computes on this GPU or, if there is none, on another; None if the
+    command has ended, or if no pid is known, as in a container."""
     if subject.run.exit is not None:
         return None
     gpus = (subject.gpu, *subject.run.gpus)

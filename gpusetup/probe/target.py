@@ -256,12 +256,9 @@ def parse_pyvenv(text: str) -> dict[str, str]:
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
-    """The folder for packages in an environment; None if there are several and it is not clear
-    which.
-
-    `python` is the interpreter's name. `python3.11` shows which folder is meant, `python3` does
-    not.
-    """
+    """The folder for packages in an environment; None if there is none, or several and it is not
+    clear which. `python` is the interpreter's name: `python3.11` shows which folder is meant,
+    `python3` does not."""
     if system.family == "windows":
         return join(prefix, "Lib", "site-packages")
     names = list_or_empty(system, join(prefix, "lib"))

@@ -199,6 +199,7 @@ def interrupt(child: Child) -> None:
             os.killpg(child.pid, signal.SIGINT)
             return
         try:
+            # `getattr`, because other systems lack this signal and types are checked there.
             child.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
         except (OSError, SystemError):
             child.kill()

@@ -183,9 +183,9 @@ def answer_of(output: Output) -> dict[str, Any]:
 def _facts() -> dict[str, Any]:
     """Facts about this interpreter (those of `child_scripts/read_python.py`) and its system.
 
-    A fact is None if the system does not report it.
+    A fact is None or "" if the system does not report it.
     """
-    import platform
+    import platform  # here, because a replayed machine needs neither of these modules
 
     from gpusetup.child_scripts import read_python
 
