@@ -82,6 +82,7 @@ class Announced:
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
+        """A function of the binding that prints its call, or any other of the binding's names."""
         value = getattr(self._nvml, name)
         if not (name.startswith("nvml") and callable(value)):
             return value
@@ -90,7 +91,7 @@ class Announced:
             say({"step": name} if self.gpu is None else {"step": name, "gpu": self.gpu})
             return value(*arguments)
 
-        setattr(self, name, call)
+        setattr(self, name, call)  # the next access finds it and does not come here
         return call
 
 

@@ -68,7 +68,7 @@ def job_for(function: Callable[..., Any], batch: int) -> TrainingJob:
     """
     takes_size = takes_batch_size(function)
     job = job_of(function(batch) if takes_size else function())
-    if job.batch is None:
+    if job.batch is None:  # the function gave a data set instead
         job.batch = next(batches_of(job.dataset, batch))
     elif not takes_size:
         job.batch = resized(job.batch, batch)
@@ -113,8 +113,8 @@ def job_of(returned: Any) -> TrainingJob:
 
 def named_parts(returned: Any) -> Dict[str, Any]:
     """Maps part names to the parts that the user's function returned. A tuple's items are named in
-    the order of PARTS. Raises Contract for a dict without a model or with an unknown name, and for
-    a tuple that is too short or too long."""
+    the order of PARTS. Raises Contract for a dict without a model or with an unknown name, for a
+    tuple that is too short or too long, and for any other value."""
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:

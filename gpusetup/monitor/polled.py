@@ -35,6 +35,7 @@ def open_nvidia_smi(interval: float) -> PolledSource:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     read_gpus = partial(smi_gpus, System())
     source = PolledSource(interval, "nvidia-smi", read_gpus)
+    # Asked now, so that a failure shows before the run begins.
     source.first = source.sample_of(read_gpus())
     return source
 

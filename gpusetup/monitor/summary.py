@@ -89,7 +89,8 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 
 
 def recorded_samples(documents: Iterable[Sample | Summary]) -> tuple[RunTally, Summary]:
-    """The samples of a recording, and the summary at its end, which tells its command."""
+    """The samples of a recording, and the summary at its end, which tells its command (UNJUDGED if
+    it was interrupted)."""
     tally, recorded = RunTally(), UNJUDGED
     for document in documents:
         if isinstance(document, Sample):

@@ -48,10 +48,12 @@ def read_driver_and_gpus(
         has_several = any(len(part.gpus or ()) > 1 for part in files)
         *answers, topology = _ask_driver(system, limit, notify, has_several=has_several)
         files.append(topology)
+        # A kernel module that is not loaded may still be installed.
         is_loaded = any(part.driver.module_loaded for part in files)
         if system.family == "linux" and not is_loaded:
             files.append(read_modinfo(system))
     else:
+        # Windows itself lists the cards, even without their driver.
         if system.family == "windows":
             files.append(read_wmi(system))
         files.append(NOT_ASKED)
