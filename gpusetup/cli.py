@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     streams.open_closed_streams()
     print_in_any_encoding()
+    # Only a person in a shell is told what to type there.
     if arguments is None:
         set_program(words)
     color = "--no-color" not in words and not os.environ.get("NO_COLOR")
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard(sys.stdout)
         return 0
     except streams.Unwritten as problem:
+        # stdout takes no more, so the error is a line on stderr instead of a document.
         out.json = False
         return out.fail(Blocked(str(problem), hint=streams.ELSEWHERE))
 

@@ -151,6 +151,8 @@ FIELDS = (
 
 
 def read_devices(library: Any) -> list[Answer]:
+    """Every GPU that CUDA lists, with its values and what could not be read."""
+
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
         CURRENT.update(gpu=index, bus="")

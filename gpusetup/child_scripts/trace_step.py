@@ -251,7 +251,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     models_loss = loss_in(output)
     if models_loss is not None:
         return output, models_loss
-    # If output and target are plain tensors, use one of the usual losses.
+    # If there is a target, and it and the output are plain tensors, use one of the usual losses.
     are_tensors = isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor)
     if is_pair and are_tensors:
         return output, usual_loss(output, target)

@@ -66,9 +66,9 @@ def open_amdgpu(interval: float, system: System | None = None) -> PolledSource:
     targets = topology_targets(system)
     names: dict[str, str] = {}
     for device in read_pci(system).pci_devices or ():
-        folder = f"{FOLDER}/{device.bus_id}"
         if device.vendor != AMD.id or not device.bus_id:
             continue
+        folder = f"{FOLDER}/{device.bus_id}"
         # Some integrated graphics have no such file and cannot be watched.
         if number(system, f"{folder}/gpu_busy_percent") is not None:
             names[folder] = gpu_of(system, device, targets).name

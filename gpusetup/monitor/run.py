@@ -117,7 +117,7 @@ class WatchedRun:
         has_one_model = len({gpu.name for gpu in self.at_work}) == 1
         if len(self.at_work) < 2 or not has_one_model:
             return False
-        # As in `subjects`, no work is None.
+        # None of them is None, as in `subjects`.
         works = [gpu.judged for gpu in self.at_work if gpu.judged is not None]
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]

@@ -235,7 +235,7 @@ def config(subject: Subject) -> str | None:
 
 
 def script(subject: Subject) -> str | None:
-    """The first Python script in the command line, quoted for a shell."""
+    """The first Python script in the command line, quoted for a shell; None if there is none."""
     scripts = [word for word in subject.run.command or () if word.endswith(".py")]
     return own_word(scripts[0]) if scripts else None
 

@@ -50,7 +50,8 @@ def read_other_makers(system: System, read_before: Snapshot) -> Snapshot:
 
 
 def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
-    """The AMD or Intel GPUs that Windows lists; whether their driver works is unknown."""
+    """The AMD GPUs that Windows lists or, if there is none with a name, the Intel GPUs that torch
+    supports; whether their driver works is unknown."""
     gpus = []
     for device in of_amd:
         if name := device.name or amd_name(device.device_id):
