@@ -91,6 +91,7 @@ def call_code(library: Any, name: str, *arguments: Any) -> int:
 
 
 def check_call(library: Any, name: str, *arguments: Any) -> None:
+    """Make a call, and raise Failed if it does not succeed."""
     code = call_code(library, name, *arguments)
     if code:
         raise Failed(library, code)

@@ -44,6 +44,8 @@ LOST_CODE = 15
 
 
 def devices(nvml: Any) -> list[Answer]:
+    """Every GPU that NVML lists, with its values and what could not be read."""
+
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
         nvml.gpu = index

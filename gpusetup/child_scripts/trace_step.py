@@ -149,10 +149,11 @@ def resized(value: Any, batch: int) -> Any:
     """The same nested containers with another batch size: every tensor with one row per sample gets
     `batch` rows, by repeating its own rows."""
     # A tensor without dimensions is a number.
-    long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
-    if not long_tensors:
+    with_rows = [tensor for tensor in tensors(value) if tensor.dim()]
+    if not with_rows:
         raise Contract("no tensor of the batch has a first dimension to size")
-    length = len(long_tensors[0])
+    # The first one is the input, which has a row for each sample.
+    length = len(with_rows[0])
     index = torch.arange(batch) % length
 
     def repeated(leaf: Any) -> Any:

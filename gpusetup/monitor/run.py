@@ -106,8 +106,9 @@ class WatchedRun:
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        unusable = [gpu for gpu in self.gpus if gpu.was_occupied or gpu.only_draws or gpu.lost]
-        return tuple(gpu for gpu in self.gpus if not gpu.worked and gpu not in unusable)
+        present = [gpu for gpu in self.gpus if not gpu.lost]
+        used = [gpu for gpu in present if gpu.worked or gpu.was_occupied or gpu.only_draws]
+        return tuple(gpu for gpu in present if gpu not in used)
 
     @cached_property
     def looks_like_one_job(self) -> bool:

@@ -202,6 +202,7 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
     caches = environ.get("LOCALAPPDATA" if on_windows else "XDG_CACHE_HOME")
     if not caches and home and not on_windows:
         caches = join(home, ".cache")
+    # Only their disk matters, so the usual folders of uv and pip need not be exact.
     folders: dict[str, str | None] = {
         "site-packages": target.record.site_packages if target else None
     }

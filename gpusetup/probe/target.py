@@ -67,9 +67,9 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
         if prefix and (inside := python_in(system, prefix)):
             return _target_of_interpreter(system, inside, chosen_by, prefix)
     our_python = str(facts.get("executable") or "")
-    target = _target_from_facts(system, our_python, "self", facts)
-    if not target.python:
+    if not our_python:
         raise Blocked("There is no Python environment to look at.", hint=CHOICES)
+    target = _target_from_facts(system, our_python, "self", facts)
     if target.record.manager in ("pipx", "uv tool"):
         raise Blocked(
             f"There is no target environment: gpusetup itself runs in a tool environment "
