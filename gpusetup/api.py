@@ -102,7 +102,7 @@ Answer = TypeVar("Answer")
 def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
     """Run a command and return its document, which is a value of type `kind`. The arguments of the
     functions above have the names of the command's options."""
-    from gpusetup.commands.calling import answered
+    from gpusetup.commands.calling import answered  # here, because it loads the command line
 
     document = answered(name, values)
     assert isinstance(document, kind), f"{name} answered {type(document).__name__}"

@@ -40,7 +40,7 @@ def hold_back() -> None:
         # Processes that this one starts cannot get the capability back either.
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
         given_up_bits |= 1 << capability
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)  # 0 is this process
     # The array has two halves, for the lower and the upper 32 capabilities; each contains
     # effective, permitted and inheritable.
     capabilities = (ctypes.c_uint32 * 6)()
@@ -59,7 +59,7 @@ NOT_FOUND = 127
 def main() -> None:
     """Give up the rights, then replace this process with the program."""
     arguments = sys.argv[1:]
-    sys.argv[:] = arguments
+    sys.argv[:] = arguments  # the program sees only its own words
     program = arguments[0]
     hold_back()
     if program.endswith(".py"):

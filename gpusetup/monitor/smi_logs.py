@@ -285,7 +285,7 @@ NO_ANSWER = re.compile(r"unknown error|ERR!", re.I)
 def time_of(row: Row) -> datetime | None:
     """The time of a row, without a time zone; None if the row has none. The columns of dmon are
     those of `-o DT` (`20251120`, `06:03:41`), or of `-o T`, where only the time between rows is
-    known.
+    known; the column of the time may have its unit's name.
 
     >>> time_of({"timestamp": "2026/11/20 06:03:41.500"}), time_of({"time": "06:03:41"})
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), datetime.datetime(2000, 1, 1, 6, 3, 41))

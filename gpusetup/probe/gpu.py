@@ -173,6 +173,7 @@ def missed_by_nvml(
     bound = {bus_key(device.bus_id) for device in of_nvidia}
     missed = [gpu for gpu in left_out if bus_key(gpu.pci_bus_id) in bound]
     nodes = [node for node in merged.devices or () if NUMBERED_NODE.search(node.path)]
+    # A container has a node for each GPU that it was given.
     was_given_some = len(nodes) < len(listed) + len(missed) or JOB_VARIABLES & environ.keys()
     # A listed GPU without an address may be the one that seems to be missing.
     have_addresses = all(gpu.pci_bus_id for gpu in listed)

@@ -91,7 +91,7 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     """
     log = text_of(text.splitlines())
     events = events_of(log, KERNEL_LOG)
-    # They come message by message; `flat` is the text in which each one has its place.
+    # They are grouped by message, so sort them by their place in the text (`flat`).
     in_order = sorted(events, key=lambda event: log.flat.find(event.text or ""))
     # Keep a repeated event once, at its first place in the log but with its last text.
     distinct: dict[tuple[object, ...], Event] = {}

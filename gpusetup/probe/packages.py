@@ -48,15 +48,16 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
             has_listed_folder = True
             for info in filter(None, map(INFO_FOLDER.match, names)):
                 package = _package(system, folder, info)
-                packages += [package] if package else []
+                if package is not None:
+                    packages.append(package)
     for file in list_or_empty(system, join(target.prefix, "conda-meta")):
-        part = CONDA_FILE.fullmatch(file)
-        if part and (part["name"] in CONDA_WATCHED or part["name"] in WATCHED):
+        parts = CONDA_FILE.fullmatch(file)
+        if parts and (parts["name"] in CONDA_WATCHED or parts["name"] in WATCHED):
             package = Package(
-                name=part["name"],
-                version=part["version"],
+                name=parts["name"],
+                version=parts["version"],
                 installer="conda",
-                build=part["build"],
+                build=parts["build"],
                 location=target.prefix,
             )
             packages.append(package)

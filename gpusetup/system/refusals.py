@@ -30,6 +30,7 @@ def blocked_by(problem: OSError, failure: str, hint: str | None = None) -> Block
     if problem.errno == errno.EXDEV:
         reason = MOUNT
     path = str(problem.filename or "")
+    # The failure may name the file already.
     parts = (failure, "" if path in failure else path, reason)
     message = ": ".join(filter(None, parts))
     if getattr(problem, "winerror", None) in HELD_CODES:
