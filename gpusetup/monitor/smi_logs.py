@@ -68,6 +68,7 @@ class SmiLog(NamedTuple):
         # So that the first moment is at second 0.
         seconds = -interval
 
+        # `moments` uses the lines up, so the last one is remembered on the way.
         def lines_with_last_remembered() -> Iterator[str]:
             nonlocal last_line
             for line in lines:

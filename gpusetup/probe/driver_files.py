@@ -157,6 +157,7 @@ def read_libraries(system: System) -> Snapshot:
         root = environ.get("SystemRoot", "C:\\Windows")
         paths = [join(root, "System32", "nvcuda.dll")]
     else:
+        # The loader searches the variable's folders first.
         folders = [*filter(None, environ.get("LD_LIBRARY_PATH", "").split(":")), *LINUX_FOLDERS]
         paths = [f"{folder}/{name}" for name in LINUX_LIBRARIES for folder in folders]
     library = next((path for path in paths if exists(system, path)), None)

@@ -152,7 +152,8 @@ def _listed_gpus(
 def _with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """The GPUs with `visible` set according to CUDA's list; unchanged without a list."""
+    """The GPUs with `visible` set according to CUDA's list, or False if CUDA_VISIBLE_DEVICES hides
+    all of them; unchanged if CUDA did not start for another reason."""
     if any(part.gpus is not None and part.cuda_api.init_code == 0 for part in answers):
         return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
     # If the variable hides all GPUs, CUDA reports that there is no device.

@@ -34,7 +34,7 @@ def read_os(system: System) -> Snapshot:
         edition = "11" if build and int(build[1]) >= 22000 else version.partition(".")[0]
         name = f"Windows {edition}".strip()
         os = replace(os, name=name, version=version or None, kernel=version or None)
-    else:
+    else:  # macOS
         version = facts.get("mac_version") or ""
         os = replace(os, name=f"macOS {version}".strip(), version=version or None)
     reading = Reading(subject="os", source="platform", value=os.name)

@@ -44,6 +44,7 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
         return machine
     _, nvidia_smi = listed
     gpus = tuple(map(identified, nvidia_smi.gpus or ()))
+    # nvidia-smi also lists the GPUs that this variable hides.
     variable = system.environ().get("CUDA_VISIBLE_DEVICES")
     if variable is not None:
         names = [(gpu.nvml_index, gpu.uuid) for gpu in gpus]

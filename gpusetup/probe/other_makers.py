@@ -12,6 +12,7 @@ from gpusetup.accelerators.amd import amd_name, amd_target, target_of_version
 from gpusetup.accelerators.apple import metal_bytes
 from gpusetup.accelerators.intel import name_with_xpu
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, judged_on
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import node_at
 from gpusetup.probe.pci import FOLDER
@@ -80,19 +81,17 @@ def on_linux(
     """A maker's GPUs on a Linux machine, with their driver and device nodes. `devices` are these
     GPUs on the PCI bus."""
     bound = sorted({device.driver for device in devices if device.driver})
-    is_amd = maker is AMD
-    module_version = (read_or_none(system, MODULE_VERSION) or "") if is_amd else ""
-    own_nodes = (KFD,) if is_amd else ()
-    stack = MakerStack(
-        maker=maker.id,
-        gpus=gpus,
-        kernel_driver=bound[0] if bound else None,
-        driver_version=module_version.strip() or None,
-        runtime=rocm_version(system) if is_amd else None,
-        nodes=compute_nodes(system, *own_nodes),
-    )
+    kernel_driver = bound[0] if bound else None
+    stack = MakerStack(maker=maker.id, gpus=gpus, kernel_driver=kernel_driver)
+    if maker is AMD:
+        source = TOPOLOGY
+        module_version = (read_or_none(system, MODULE_VERSION) or "").strip() or None
+        rocm, nodes = rocm_version(system), compute_nodes(system, KFD)
+        stack = replace(stack, driver_version=module_version, runtime=rocm, nodes=nodes)
+    else:
+        source = FOLDER
+        stack = replace(stack, nodes=compute_nodes(system))
     names = ", ".join(gpu.target or gpu.name for gpu in gpus)
-    source = TOPOLOGY if is_amd else FOLDER
     gpus_read = Reading(subject="makers.gpus", source=source, value=names)
     nodes_read = Reading(subject="makers.nodes", source="/dev", value="device nodes")
     return Snapshot(makers=stack, readings=(gpus_read, nodes_read))

@@ -83,7 +83,7 @@ def run(
         try:
             pending_input = None if stdin is None else stdin.encode()
             why_killed = _wait(child, pending_input, timeout, (out, err))
-        except BaseException:
+        except BaseException:  # such as Ctrl-C, which the child does not get
             kill_group(child)
             raise
         finally:
