@@ -119,8 +119,7 @@ class SettingTrial:
             self.losses.append(self.loss)
 
     def read(self) -> Dict[str, Optional[int]]:
-        """Run one step, synchronise after each phase, and return each phase's peak if the device
-        reports it."""
+        """Run one step, waiting after each phase; returns the peak of each (None if unknown)."""
         peaks: Dict[str, Optional[int]] = {}
         begun: List[str] = []
 

@@ -59,7 +59,7 @@ class GpuRun:
         """The last sample in which the GPU was not lost."""
         # Backwards from the end, because a GPU may come back, so that an earlier loss is over.
         lost_backwards = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
-        self.lost = lost_backwards[-1].sample if lost_backwards else None
+        self.lost_since = lost_backwards[-1].sample if lost_backwards else None
         """The sample since which the GPU has been lost; None if it is not lost at the end."""
         self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
         """The samples that report the utilisation."""
@@ -106,7 +106,7 @@ class GpuRun:
         )
 
     @property
-    def judged(self) -> Work | None:
+    def judged_work(self) -> Work | None:
         """The work without the pauses, which every training makes for evaluation and checkpoints,
         or with them if they take more than 17 % of the time; None if the GPU never worked."""
         pauses_are_usual = self.parts.pause_share <= marks.PAUSE_SHARE
@@ -117,7 +117,7 @@ class GpuRun:
         """Whether the GPU worked in the run; a few stray kernels or a display do not count."""
         utilization = or_zero(self.utilization)
         # A game or a renderer may be listed as drawing too, so a card that works hard counts.
-        if self.judged is None or (self.only_draws and utilization < marks.LOW):
+        if self.judged_work is None or (self.only_draws and utilization < marks.LOW):
             return False
         # If the GPU worked during only part of the run, the 95th percentile shows it.
         uses = [or_zero(row.gpu.utilization_percent) for row in self.rows]

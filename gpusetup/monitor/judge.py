@@ -100,7 +100,7 @@ def good_judgement(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judg
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost."""
-    seconds = {gpu: gpu.lost.seconds for gpu in run.gpus if gpu.lost}
+    seconds = {gpu: gpu.lost_since.seconds for gpu in run.gpus if gpu.lost_since}
     if not seconds:
         return None
     since = min(seconds.values())
@@ -150,7 +150,7 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
 
 def idle(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which no GPU worked; None if at least one did."""
-    if run.at_work:
+    if run.working_gpus:
         return None
     # The first GPU with a process on it or, if there is none, the first GPU.
     gpu = next((gpu for gpu in run.gpus if gpu.was_occupied), run.gpus[0])
@@ -162,7 +162,8 @@ def idle(run: WatchedRun) -> Judgement | None:
 def hang(run: WatchedRun) -> Judgement | None:
     """The verdict on a job that did not end well and whose GPUs only waited for another rank at the
     end, although they worked before; None for any other."""
-    at_the_end = [Subject(run, gpu, last_work(gpu)) for gpu in run.at_work if not gpu.lost]
+    present = [gpu for gpu in run.working_gpus if not gpu.lost_since]
+    at_the_end = [Subject(run, gpu, last_work(gpu)) for gpu in present]
     # A command that ended with 0 did not hang.
     if run.exit == 0 or not at_the_end or not all(map(s.waits_for_a_rank, at_the_end)):
         return None
@@ -193,14 +194,14 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     the kernels that wait there count as work.
     """
     # Without the lost GPUs, and those that no process of the job uses.
-    present = [gpu for gpu in run.gpus if not gpu.lost and (gpu.worked or gpu.was_occupied)]
+    present = [gpu for gpu in run.gpus if not gpu.lost_since and (gpu.worked or gpu.was_occupied)]
     if not present:
         return None
     memory = [or_zero(gpu.memory.p95) for gpu in present]
     # The GPUs of one reading may have different jobs; the ranks of one job use similar memory.
     if run.is_reading and max(memory) - min(memory) > marks.SIMILAR:
         return None
-    works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
+    works = {gpu.label: gpu.judged_work if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
     uses = {label: work.utilization if work else 0.0 for label, work in works.items()}
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}

@@ -80,7 +80,7 @@ class WatchedRun:
     def training_processes(self) -> int:
         """The number of processes that train: those that use a GPU or, if they were not counted,
         one for each GPU that works."""
-        return self.ranks or max(1, len(self.at_work))
+        return self.ranks or max(1, len(self.working_gpus))
 
     @property
     def useful_workers(self) -> int:
@@ -92,21 +92,21 @@ class WatchedRun:
         return max(1, min(16, round(self.usable_cores) // self.training_processes))
 
     @cached_property
-    def at_work(self) -> tuple[GpuRun, ...]:
+    def working_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that worked in the run, including those that were lost while working."""
         return tuple(gpu for gpu in self.gpus if gpu.worked)
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:
         """The GPUs to judge: those that worked and are not lost or, if all are lost, these."""
-        gpus = [gpu for gpu in self.at_work if not gpu.lost] or self.at_work
+        gpus = [gpu for gpu in self.working_gpus if not gpu.lost_since] or self.working_gpus
         # A GPU that worked always has work to judge; the type checker cannot know.
-        return tuple(Subject(self, gpu, gpu.judged) for gpu in gpus if gpu.judged is not None)
+        return tuple(Subject(self, gpu, gpu.judged_work) for gpu in gpus if gpu.judged_work)
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        present = [gpu for gpu in self.gpus if not gpu.lost]
+        present = [gpu for gpu in self.gpus if not gpu.lost_since]
         used = [gpu for gpu in present if gpu.worked or gpu.was_occupied or gpu.only_draws]
         return tuple(gpu for gpu in present if gpu not in used)
 
@@ -115,14 +115,14 @@ class WatchedRun:
         """Whether at least two GPUs worked, and they look like ranks of one job: same model, and
         nearly the same utilisation, power and memory. Used if no command shows what belongs to a
         job."""
-        has_one_model = len({gpu.name for gpu in self.at_work}) == 1
-        if len(self.at_work) < 2 or not has_one_model:
+        has_one_model = len({gpu.name for gpu in self.working_gpus}) == 1
+        if len(self.working_gpus) < 2 or not has_one_model:
             return False
         # None of them is None, as in `subjects`.
-        works = [gpu.judged for gpu in self.at_work if gpu.judged is not None]
+        works = [gpu.judged_work for gpu in self.working_gpus if gpu.judged_work]
         uses = [work.utilization for work in works]
         power = [or_zero(work.power_share) for work in works]
-        memory = [or_zero(gpu.memory.p95) for gpu in self.at_work]
+        memory = [or_zero(gpu.memory.p95) for gpu in self.working_gpus]
         return all(max(shares) - min(shares) <= marks.SIMILAR for shares in (uses, power, memory))
 
 
@@ -138,9 +138,9 @@ class Subject:
         is watched, or else those with the same model and programs as this one."""
         # A watched process may hide its command line, and its ranks are counted all the same.
         if self.run.command or self.run.ranks:
-            return len(self.run.at_work)
+            return len(self.run.working_gpus)
         job = (self.gpu.name, self.gpu.programs)
-        return len([gpu for gpu in self.run.at_work if (gpu.name, gpu.programs) == job])
+        return len([gpu for gpu in self.run.working_gpus if (gpu.name, gpu.programs) == job])
 
     @cached_property
     def kind(self) -> str:

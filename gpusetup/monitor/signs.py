@@ -183,7 +183,7 @@ def leaves_others_unused(subject: Subject) -> bool:
     run = subject.run
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else. A card of another model may only drive the display.
-    is_one_job = run.command is not None or len(run.at_work) == 1 or run.looks_like_one_job
+    is_one_job = run.command is not None or len(run.working_gpus) == 1 or run.looks_like_one_job
     same_model = subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
     return training(subject) and is_one_job and same_model
 

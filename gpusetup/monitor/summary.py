@@ -70,7 +70,7 @@ def gpu_summary(gpu: GpuRun, samples: int) -> GpuSummary:
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
         # The document has shares from 0 to 1.
         throttled={name: round(percentage / 100, 4) for name, percentage in reasons.items()},
-        lost_at=gpu.lost.at if gpu.lost else None,
+        lost_at=gpu.lost_since.at if gpu.lost_since else None,
         **spreads,
     )
 

@@ -190,5 +190,5 @@ ORDER = (
 def case_of(subject: Subject) -> VerdictCase:
     """The first row that applies to this GPU, or to the command on a machine without one; the last
     row of each table always does."""
-    table = CASES if subject.gpu is subject.run.machine or subject.run.at_work else IDLE_CASES
+    table = CASES if subject.gpu is subject.run.machine or subject.run.working_gpus else IDLE_CASES
     return next(case for case in table if case.proof(subject))

@@ -278,7 +278,7 @@ PHRASES: dict[str, Phrase] = {
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: None if s.work.read_rate is None else f"{s.work.read_rate / 1e6:.0f} MB/s",
-    "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if not gpu.lost])),
+    "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if not gpu.lost_since])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",
     "unused": lambda s: labels(s.run.unused_gpus),
