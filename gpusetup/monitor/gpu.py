@@ -24,7 +24,7 @@ class Parts(NamedTuple):
     """The same as `work`, but including the pauses."""
     pauses: Sequence[float]
     """The lengths of the pauses in seconds."""
-    start: float
+    start_seconds: float
     """Seconds before the first work, which are not judged."""
 
     @property
@@ -61,7 +61,7 @@ class GpuRun:
         lost_backwards = list(takewhile(lambda row: row.gpu.lost, reversed(rows)))
         self.lost_since = lost_backwards[-1].sample if lost_backwards else None
         """The sample since which the GPU has been lost; None if it is not lost at the end."""
-        self.measured = [row for row in rows if row.gpu.utilization_percent is not None]
+        self.measured_rows = [row for row in rows if row.gpu.utilization_percent is not None]
         """The samples that report the utilisation."""
 
     @cached_property
@@ -79,10 +79,10 @@ class GpuRun:
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
-        working = [index for index, row in enumerate(self.measured) if not is_quiet(row.gpu)]
+        working = [index for index, row in enumerate(self.measured_rows) if not is_quiet(row.gpu)]
         if not working:
-            return Parts(work=None, work_and_pauses=None, pauses=(), start=0.0)
-        body = self.measured[working[0] : working[-1] + 1]
+            return Parts(work=None, work_and_pauses=None, pauses=(), start_seconds=0.0)
+        body = self.measured_rows[working[0] : working[-1] + 1]
         work: list[Moment] = []
         quiet: list[Moment] = []
         pauses = []
@@ -102,7 +102,7 @@ class GpuRun:
             work=Work(work),
             work_and_pauses=Work(body),
             pauses=pauses,
-            start=body[0].seconds - self.measured[0].seconds,
+            start_seconds=body[0].seconds - self.measured_rows[0].seconds,
         )
 
     @property
@@ -127,7 +127,7 @@ class GpuRun:
     def seconds_after_work(self) -> float:
         """Seconds from the end of the GPU's work to the end of the recording; 0 if it worked until
         the end, or never."""
-        backwards = reversed(self.measured)
+        backwards = reversed(self.measured_rows)
         quiet_backwards = list(takewhile(lambda row: is_quiet(row.gpu), backwards))
         if not quiet_backwards or self.parts.work is None:
             return 0.0

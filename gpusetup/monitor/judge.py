@@ -138,9 +138,9 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if few samples report utilisation; None if enough do."""
-    readings = max(len(gpu.measured) for gpu in run.gpus)
+    readings = max(len(gpu.measured_rows) for gpu in run.gpus)
     # One output of nvidia-smi has its own verdicts, even if it is a single sample.
-    if readings >= marks.LEAST_SAMPLES or (readings and run.is_reading):
+    if readings >= marks.LEAST_SAMPLES or (readings and run.is_one_reading):
         return None
     samples = f"{readings} of {run.samples} samples tell" if readings else "no sample tells"
     evidence = f"{samples} a utilisation: too little to judge"
@@ -172,7 +172,7 @@ def hang(run: WatchedRun) -> Judgement | None:
 
 def last_work(gpu: GpuRun) -> Work:
     """The last `HANG_SECONDS` of a GPU's work."""
-    rows = [row for row in gpu.measured if not is_quiet(row.gpu)]
+    rows = [row for row in gpu.measured_rows if not is_quiet(row.gpu)]
     # The last two samples may show work, because a process that is killed may still run kernels.
     rows = rows[:-2] or rows
     return Work([row for row in rows if row.seconds >= rows[-1].seconds - marks.HANG_SECONDS])
@@ -199,7 +199,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
         return None
     memory = [or_zero(gpu.memory.p95) for gpu in present]
     # The GPUs of one reading may have different jobs; the ranks of one job use similar memory.
-    if run.is_reading and max(memory) - min(memory) > marks.SIMILAR:
+    if run.is_one_reading and max(memory) - min(memory) > marks.SIMILAR:
         return None
     works = {gpu.label: gpu.judged_work if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.

@@ -33,8 +33,8 @@ NOTES: tuple[tuple[Sign, str, str], ...] = (
      "memory {gpu.memory.p95} % full (70 to 90 % is usual): a larger batch fits and may be faster; "
      "`gpusetup tune --batch-size` finds the largest", ""),
     (s.hot, "{gpu.heat} °C, more than 85 °C: improve the cooling", ""),
-    (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
-     "the first {gpu.parts.start} s, without work, are not counted", ""),
+    (Sign(lambda subject: subject.gpu.parts.start_seconds >= marks.START_UP_NOTE),
+     "the first {gpu.parts.start_seconds} s, without work, are not counted", ""),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}", ""),
 )  # fmt: skip
 """Notes on a GPU that worked: the condition, the sentence, and the id of the next step if the user

@@ -53,7 +53,7 @@ class WatchedRun:
         is_short = tally.samples < marks.FEW_SAMPLES and tally.seconds < marks.SHORT_SECONDS
         # Two samples show no course, even if hours lie between them.
         has_no_course = tally.samples < marks.LEAST_SAMPLES
-        self.is_reading = is_log and (is_short or has_no_course)
+        self.is_one_reading = is_log and (is_short or has_no_course)
         """Whether a log of nvidia-smi shows only a moment, or a few seconds."""
         samples = tally.kept()
         self.gpus = gpu_runs(samples)

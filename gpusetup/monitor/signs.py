@@ -38,7 +38,7 @@ class Sign:
 # --- the GPU --------------------------------------------------------------------------------------
 
 no_gpu = Sign(lambda s: s.gpu is s.run.machine)
-one_reading = Sign(lambda s: s.run.is_reading)
+one_reading = Sign(lambda s: s.run.is_one_reading)
 busy = Sign(lambda s: at_least(s.work.utilization, marks.BUSY))
 # NCCL's kernels poll for the other ranks, so utilisation stays high while they wait.
 spins = Sign(lambda s: at_least(s.work.utilization, marks.SPINNING_USE))

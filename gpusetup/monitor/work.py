@@ -57,21 +57,21 @@ class Work:
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows = rows
-        self.running = [row for row in rows if not is_quiet(row.gpu)]
+        self.working_rows = [row for row in rows if not is_quiet(row.gpu)]
         # Only the samples of a machine without a GPU have no utilisation, because `GpuRun` leaves
         # out those in which a GPU does not report it.
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
-        self.highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.running)
-        self.quiet_share = 100 - len(self.running) / len(rows) * 100
+        self.highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.working_rows)
+        self.quiet_share = 100 - len(self.working_rows) / len(rows) * 100
 
     def __getattr__(self, name: str) -> float | None:
         """The mean of a figure in `MEANS` over the samples that contain it; None if none does."""
         if name not in MEANS:
             raise AttributeError(name)
         whose, field = MEANS[name]
-        rows = self.running if name in OF_A_WORKING_GPU else self.rows
+        rows = self.working_rows if name in OF_A_WORKING_GPU else self.rows
         parts = (row.gpu if whose == "gpu" else getattr(row.sample, whose) for row in rows)
         # A sample may lack the command or the machine.
         value = mean(getattr(part, field) for part in parts if part is not None)
@@ -83,9 +83,9 @@ class Work:
     def reasons(self) -> dict[str, float]:
         """Throttle reason -> percentage of samples with work in which it was active."""
         counts: Counter[str] = Counter()
-        for row in self.running:
+        for row in self.working_rows:
             counts.update(row.gpu.throttle_reasons or ())
-        return {name: counts[name] / len(self.running) * 100 for name in sorted(counts)}
+        return {name: counts[name] / len(self.working_rows) * 100 for name in sorted(counts)}
 
     @property
     def power_share(self) -> float | None:

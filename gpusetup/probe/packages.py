@@ -42,7 +42,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
     packages: list[Package] = []
     has_listed_folder = False
     # The interpreter's path may contain a folder twice, so list each folder once.
-    for folder in dict.fromkeys(target.path):
+    for folder in dict.fromkeys(target.import_path):
         names = unless_refused(system.list, folder)
         if names is not None:
             has_listed_folder = True

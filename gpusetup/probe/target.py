@@ -42,7 +42,7 @@ class TargetPython(Frozen):
     prefix: str
     record: Python
     """What a snapshot has about it."""
-    path: tuple[str, ...] = ()
+    import_path: tuple[str, ...] = ()
     """The folders from which the interpreter imports, in order, without the script's own folder."""
     problem: str | None = None
     """The reason why the interpreter itself did not answer; None if it did."""
@@ -191,7 +191,7 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
         return
     # On Windows, upper and lower case in a path do not matter.
     comparable = str.lower if system.family == "windows" else str
-    installs_into = (target.prefix, target.record.site_packages or "", *target.path)
+    installs_into = (target.prefix, target.record.site_packages or "", *target.import_path)
     own_folders = {comparable(folder), comparable(site or folder)}
     if own_folders.isdisjoint(map(comparable, installs_into)):
         raise BadInput(
@@ -206,12 +206,12 @@ def _target_from_facts(
 ) -> TargetPython:
     """The target with the facts that its interpreter reported, or that its files show."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
-    path, site = facts.get("path"), facts.get("site_packages")
+    import_path, site = facts.get("path"), facts.get("site_packages")
     site_status = unless_refused(system.stat, site) if site else None
     # If the interpreter does not run, its files show only where packages are installed, so use that
     # folder as the import path.
-    if not path and site:
-        path = [site]
+    if not import_path and site:
+        import_path = [site]
     record = Python(
         executable=python,
         prefix=prefix,
@@ -227,7 +227,7 @@ def _target_from_facts(
         python=python,
         prefix=prefix,
         record=record,
-        path=tuple(path or ()),
+        import_path=tuple(import_path or ()),
         problem=facts.get("problem"),
     )
 

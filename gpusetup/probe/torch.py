@@ -41,7 +41,7 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
-    for folder in target.path:
+    for folder in target.import_path:
         source = join(folder, "torch", "version.py")
         text = read_or_none(system, source)
         if text is not None:
@@ -102,7 +102,7 @@ def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
     cwd = str(system.facts().get("cwd") or "")
     # If the working folder is on the interpreter's import path, its files are the installed modules
     # themselves and hide nothing.
-    if not cwd or cwd in target.path:
+    if not cwd or cwd in target.import_path:
         return
     names = list_or_empty(system, cwd)
     for module in IMPORTED_BY_TORCH:

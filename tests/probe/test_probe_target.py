@@ -106,7 +106,7 @@ def test_a_real_environment_is_asked_and_answers(
     assert target.problem is None
     assert target.record.version == ".".join(map(str, sys.version_info[:3]))
     assert target.prefix == str(venv)
-    assert target.path == (target.record.site_packages,)
+    assert target.import_path == (target.record.site_packages,)
     assert str(venv) in (target.record.site_packages or "")
     python = target.record
     assert (python.manager, python.has_pip, python.externally_managed) == ("venv", False, False)

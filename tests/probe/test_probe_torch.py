@@ -15,7 +15,7 @@ from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import read_torch
 
 SITE = "/env/lib/python3.11/site-packages"
-TARGET = TargetPython(python="/env/bin/python", prefix="/env", record=Python(), path=(SITE,))
+TARGET = TargetPython(python="/env/bin/python", prefix="/env", record=Python(), import_path=(SITE,))
 
 
 @pytest.mark.parametrize(
