@@ -44,7 +44,7 @@ def saved_job(path: str) -> Callable[[], Answer]:
     """A job that the user's process has saved, as a function without parameters.
 
     To find classes of the user's script (`__main__`), we run that script under another name, as
-    multiprocessing does; the file next to the job has multiprocessing's data for that.
+    multiprocessing does; the file next to the job names the script and its import path.
     """
     with open(path + ".json", encoding="utf-8") as file:
         prepare(json.load(file))
@@ -52,7 +52,7 @@ def saved_job(path: str) -> Callable[[], Answer]:
     def build() -> Answer:
         # The user's own process wrote the file, so loading arbitrary classes from it is safe.
         job = torch.load(path, weights_only=False)
-        # A part that the user did not give was saved as None.
+        # A part that the user did not give may be None.
         return {name: part for name, part in job.items() if part is not None}
 
     return build

@@ -152,7 +152,7 @@ def resized(value: Any, batch: int) -> Any:
     with_rows = [tensor for tensor in tensors(value) if tensor.dim()]
     if not with_rows:
         raise Contract("no tensor of the batch has a first dimension to size")
-    # The first one is the input, which has a row for each sample.
+    # The first one is usually the input, which has a row for each sample.
     length = len(with_rows[0])
     index = torch.arange(batch) % length
 

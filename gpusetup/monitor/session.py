@@ -154,8 +154,8 @@ def watch(
     for sample in samples_in_time(source, say, command, seconds, patience):
         on_gpu = frozenset(process.pid for gpu in sample.gpus for process in gpu.processes or ())
         tree_sample = tree.sample(on_gpu) if tree else None
-        # If we started the command, `samples_in_time` notices its end. Other processes may be out
-        # of sight for a moment, so check whether they still exist.
+        # If we started the command, `samples_in_time` notices its end. Other processes have no
+        # sample at first, or may be out of sight, so check whether they still exist.
         if command is None and tree is not None and tree_sample is None and tree.has_ended():
             return
         yield replace(sample, tree=tree_sample, host=host.sample())
