@@ -134,8 +134,8 @@ class SampledGpu:
         self.handle = handle
         self.identity = with_problem(identity)
         self.counters: Dict[str, int] = {}
-        self.at = 0.0
-        self.used_since = 0
+        self.at = 0.0  # the second at which the counters were read
+        self.used_since = 0  # NVML's time of the latest process use that was read, in µs
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:

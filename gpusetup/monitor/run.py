@@ -25,7 +25,7 @@ class RunTally:
         self.samples = 0
         self.seconds = 0.0
         self._kept: list[Sample] = []
-        self._every = 1
+        self._every = 1  # which of the samples are kept: each, each second, …
 
     def add(self, sample: Sample) -> None:
         """Count a sample, and keep it if it is the next one to keep."""

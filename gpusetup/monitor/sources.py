@@ -85,7 +85,7 @@ class PolledSource(SampleSource):
         self.name = name
         self._interval, self._read_gpus = interval, read_gpus
         self._began = time.monotonic()
-        self._count = 0
+        self._count = 0  # the number of the next interval
 
     def read(self, timeout: float) -> Sample:
         """The sample at the next interval; TimeoutError if that is later than `timeout`."""

@@ -61,7 +61,7 @@ class TrainingMonitor:
 
     def start(self) -> None:
         """Start watching in a separate process; if that fails, only warn."""
-        if self._child is not None:
+        if self._child is not None:  # it is watching already
             return
         # In a Slurm job, torchrun's variable counts, which is the first of them.
         ranks = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]

@@ -100,7 +100,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     listed, reason = _listed_gpus(answers, files, merged.pci_devices, system.family)
     gpus: tuple[Gpu, ...] | None = None
     left_out: tuple[Gpu, ...] = ()
-    if listed is not None:
+    if listed is not None:  # otherwise there may be GPUs that no source lists
         of_sources = [gpu for part in sources for gpu in part.gpus or ()]
         # `merged_gpus` puts GPUs that only another source knows behind the listed ones; the first
         # source decides which GPUs there are.

@@ -93,7 +93,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
     except OSError:
         mode = None
     # An existing file counts as an interpreter; running it shows whether it is one.
-    if mode and not mode.startswith("d"):
+    if mode and not mode.startswith("d"):  # a folder's mode begins with `d`
         return path
     # A name without a path separator may be a command on PATH, such as `python3.12`.
     command = None if re.search(r"[/\\]", named) else system.which(named)
