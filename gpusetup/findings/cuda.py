@@ -230,9 +230,10 @@ def cuda_answers(context: RuleContext) -> Findings:
     for event in events(context, "cuda-error", *CODE_OF_KIND):
         # A message of the cause itself has no code. A "cuda-error" has one, of any call.
         code_of_cause = CODE_OF_KIND.get(event.kind)
-        code = code_of_cause or whole_number(event.values.get("code")) or 0
+        code = code_of_cause or whole_number(event.values.get("code"))
         is_of_start = code_of_cause or (code in CODES and code not in ALSO_AFTER_START)
-        if is_of_start or code == api.init_code:
+        # Without a code it is unknown which error it is.
+        if code is not None and (is_of_start or code == api.init_code):
             messages[code] = (*messages.get(code, ()), event)
     # In a text, the quoted line already contains the code.
     is_quoted = is_report(context) and api.init_code in messages

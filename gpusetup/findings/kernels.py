@@ -132,9 +132,9 @@ def no_kernel_image(context: RuleContext) -> Findings:
     # If torch's list contains the kernel, the record's `refuted_by` removes the finding.
     cause = "extension-arch-mismatch" if module else _cause_by_release(context, gpus_read)
     gpu_name = gpu_naming.gpu_names(context) if gpus_read else "this GPU"
-    # A torch that is older than the GPU lacks the kernel itself; otherwise it may be an extension.
-    is_older = cause == "arch-too-new-for-wheel"
-    of_torch = torch_in_words(context) if is_older else "an extension"
+    # By its release, torch may lack the kernel itself; otherwise it may be an extension.
+    is_by_release = cause in ("arch-too-new-for-wheel", "arch-too-old-for-wheel")
+    of_torch = torch_in_words(context) if is_by_release else "an extension"
     who = module or _program_beside_torch(context) or of_torch
     evidence = (*messages, *_gpus_and_kernels(context))
     yield finding(context, cause, evidence, who=who, gpu=gpu_name)

@@ -43,7 +43,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     owners = {event.values.get("name") for event in events(context, "environment-owner")}
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
-    first = SEGMENTS_FIRST if unused_may_help(context) else ""
+    first = SEGMENTS_FIRST if segments and unused_may_help(context) else ""
     help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
     sentences = f"{first}{text}{help_of_segments}. {COMPUTED}"
     return Fix(text=sentences, commands=segments, looks=looks)

@@ -91,19 +91,19 @@ class SmiLog(NamedTuple):
 
 
 def lost_gpus(line: str, seen: Mapping[int, GpuSample]) -> tuple[GpuSample, ...]:
-    """The GPUs that a line of nvidia-smi reports as lost, of those seen before (by index): all if
-    the line names none of them, and none if it reports no loss."""
+    """The GPUs that a line of nvidia-smi reports as lost: the one that it names, otherwise all that
+    were seen before (by index); none if it reports no loss."""
     loss = LOST.search(line)
     if loss is None:
         return ()
-    named = [index for index in seen if str(index) == loss["index"]]
     problem = line.strip()[:LONGEST_PROBLEM]
-    return tuple(
-        GpuSample(
-            index=index, name=seen[index].name, uuid=seen[index].uuid, lost=True, problem=problem
+    lost = []
+    for index in sorted(seen) if loss["index"] is None else [int(loss["index"])]:
+        known = seen.get(index, GpuSample(index=index))
+        lost.append(
+            GpuSample(index=index, name=known.name, uuid=known.uuid, lost=True, problem=problem)
         )
-        for index in sorted(named or seen)
-    )
+    return tuple(lost)
 
 
 def log_that_begins(line: str) -> SmiLog | None:

@@ -91,7 +91,7 @@ def read_jetson(system: System) -> str | None:
     chip = read_or_none(system, "/proc/device-tree/compatible") or ""
     # A carrier board from another maker has its own name, but its chip is a Tegra.
     is_jetson = re.search(r"nvidia,(?:tegra|thor)", chip) or "Jetson" in model
-    return model if is_jetson else None
+    return (model or "Jetson") if is_jetson else None
 
 
 # --- the CPU --------------------------------------------------------------------------------------
