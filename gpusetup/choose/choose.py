@@ -80,7 +80,8 @@ def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
     """The choice of torch for an NVIDIA GPU or the CPU. If the request has packages, the index or
-    the companion table may change it to a torch that works with them.
+    the companion table may change it to a torch that works with them: offline the table, otherwise
+    the index, and the table too if no index is given (as for doctor), but only for a new torch.
 
     Packages without a wheel anywhere are left out first, and a note says how to build them.
     """
@@ -99,13 +100,14 @@ def choose_with_packages(
         package_set = set_by_table(question)
     elif remaining.words and index is not None and not is_on_no_index:
         leaves_unused = not choice.installs_torch and leaves_gpu_unused(remaining, host, catalog)
-        # Packages that bring torch need it on the GPU, so its CPU build does not stay.
+        # Packages that bring torch need it on the GPU, so its CPU build does not stay, as it would
+        # by `choose_torch`.
         if leaves_unused and "torch" in index.ask(SetQuestion(words=remaining.words)).packages:
             choice = least_change(remaining, host, catalog)
         # If torch is installed, the search starts with the installed build.
         package_set = Search(question, index).best(choice.build if choice.installed else None)
     elif choice.build is not None and choice.installs_torch and question.why_not(choice.build):
-        # The installer chooses the versions, but the table knows that torch must be another.
+        # The installer will choose the versions, but the table knows that torch must be another.
         package_set = set_by_table(question)
     if package_set is not None:
         choice = with_packages(choice, package_set, question)
@@ -114,7 +116,8 @@ def choose_with_packages(
 
 
 def leaves_gpu_unused(wish: Wish, host: Host, catalog: Catalog) -> bool:
-    """Whether a project's packages may need a GPU that is here, but torch is a CPU build."""
+    """Whether a project's packages may replace the installed torch: it is a CPU build, and a GPU is
+    here."""
     # Packages that a user typed never replace a torch unasked.
     if not wish.from_project or host.facts.presence != "some" or wish.wanted_backend == "cpu":
         return False

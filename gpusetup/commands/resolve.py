@@ -113,6 +113,7 @@ def run(question: Question, out: Console) -> Reply:
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
     of_options = _wish_of(question, machine, catalog, is_described=is_described)
+    # What a file asks for is compared with the installed torch, which may stay.
     decision = decide(asks, of_options, host_of(machine, catalog), catalog)
     wish = decision.wish
     # Ignore the installed torch if a machine is described, because torch is not installed there,

@@ -282,13 +282,16 @@ def _with_one_first_step(
     finding: Finding, root: Finding | None, main: Finding | None, reading: str | None
 ) -> Finding:
     """The finding, marked if it is the root, without commands that compete with what the answer
-    asks to run first (`reading`, then the root's commands)."""
+    asks to run first (`reading`, then the root's commands).
+
+    `main` is the finding that the answer is about: the root, or else a failure without a cause."""
     is_main = finding is main
     finding = replace(finding, root=finding is root)
     fix = finding.fix
     if fix is None:
         return finding
     if is_main:
+        # The reading stands for the fix's own looks, which show less.
         return replace(finding, fix=replace(fix, looks=())) if reading else finding
     # With two different installations, people would have to choose between them.
     of_root = root.fix.commands if root and root.fix else ()

@@ -227,6 +227,7 @@ def has_nvidia(context: RuleContext) -> bool | None:
     # the answer is unknown.
     if machine.driver.version or machine.driver.module_loaded:
         return None
+    # A call that hung or crashed had reached a driver.
     if nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
     # PCI devices or GPUs were listed and none is NVIDIA's. In WSL this proves nothing, because GPUs
@@ -234,6 +235,7 @@ def has_nvidia(context: RuleContext) -> bool | None:
     lists_hardware = machine.pci_devices is not None or machine.gpus
     if lists_hardware and not machine.os.wsl:
         return False
+    # Who names only a GPU of another maker has no other.
     return False if events(context, "foreign-gpu") else None
 
 

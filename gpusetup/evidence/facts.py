@@ -201,9 +201,6 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
     return f"torch {release} has wheels for Python {python}: {', '.join(dict.fromkeys(backends))}"
 
 
-# --- remedies and other runs ----------------------------------------------------------------------
-
-
 def a_run_ended_well(context: RuleContext) -> str:
     """The last run in the text ended without an error."""
     endings = events(context, "run-finished")

@@ -220,11 +220,12 @@ def _finding_of_fault(
         who=gpu_naming.gpus_in_title(context, concerned) if is_named else "The GPU",
         what=", ".join(dict.fromkeys(xids)) or "the driver recommends a reset",
     )
-    # A driver that recommends a reboot knows that a reset is not enough.
-    may_reset = fault.cause == "hardware-fault" and all(
-        gpu.recovery_action in RESETS for gpu in faulty
+    # A driver that recommends a reboot knows that a reset is not enough. Faulty rows of the memory
+    # are always replaced at a reset.
+    may_reset = fault.cause == "ecc-error" or (
+        fault.cause == "hardware-fault" and all(gpu.recovery_action in RESETS for gpu in faulty)
     )
-    if found.fix is None or not (may_reset or fault.cause == "ecc-error"):
+    if found.fix is None or not may_reset:
         return found
     before_reset = tuple(line for line in found.fix.commands if line != REBOOT)
     commands = (*before_reset, *_reset_commands(context, concerned))

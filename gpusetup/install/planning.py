@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_for_build
@@ -200,15 +200,16 @@ def question_of(target: Target, task: Task) -> Question:
     build, changes, backend = task.build, task.changes, task.build.backend
     family = []
     for name, version in build.family(changes.family).items():
-        # Other indexes have one backend each, but AMD's own (the one whose builds have extras for
-        # devices) has all ROCm releases on one page, so the version must name its ROCm.
-        label = f"+{backend}" if build.device_extras else ""
+        # Other indexes have one backend each, but AMD's own, whose builds alone have extras for
+        # devices, has all ROCm releases on one page, so the version must name its ROCm.
+        is_on_amds_index = bool(build.device_extras)
+        label = f"+{backend}" if is_on_amds_index else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
     limits = limits_for_build(catalog, build, tuple(map(name_of, changes.on_torch_index)))
-    root = task.root.rstrip("/")
     # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
-    index = build.index if build.index and root == INDEX_ROOT else f"{root}/{backend}"
+    is_mirror = task.root.rstrip("/") != INDEX_ROOT
+    index = index_url(backend, task.root) if is_mirror or not build.index else build.index
     return Question(
         family=(*family, *changes.on_torch_index),
         index=index,

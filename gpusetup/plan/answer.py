@@ -275,7 +275,8 @@ transformers' Trainer."""
 
 def usual_ways(request: PlanRequest) -> Iterator[Way]:
     """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU; nothing if the user
-    chose a kind of training or several GPUs, or if the model does not write text.
+    chose a kind of training, a batch or a value to find, or several GPUs, or if the model does not
+    write text.
 
     All of them use checkpointing and no offload. The batch is the largest one at the job's full
     length, and the context is the longest for a single sequence, up to the model's native one.

@@ -179,6 +179,7 @@ that is trained on all GPUs together, because a plain loop in 32 bits would need
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
     """The trainer to assume if none is named: `trinity` for a whole text model without
     other settings, `hf` for adapters, otherwise a plain `loop`."""
+    # Only RL trainers fill a token budget.
     if not counts_samples(question, shape):
         return "trinity"
     # A batch alone says nothing about the trainer, so assume the one for the same question without

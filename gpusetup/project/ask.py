@@ -178,8 +178,10 @@ class Ask(Record):
     def add(
         self, line: str, place: str, variant: str | None = None, *, is_limit: bool = False
     ) -> None:
-        """Add a requirement or an address as pip and pyproject.toml write it; any other line is
-        unread. A requirement that `is_limit` only bounds the versions, as in pip's `-c` files."""
+        """Add a requirement, or a package given by its URL or path, as pip and pyproject.toml write
+        it; any other line is unread. A package that needs one fixed torch is left out.
+
+        A requirement that `is_limit` only bounds the versions, as in pip's `-c` files."""
         # pip allows options after a requirement, such as `--hash=sha256:...`.
         text = re.split(r"\s--[a-z]", line, maxsplit=1)[0].strip()
         requirement = None

@@ -469,8 +469,10 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
 
 
 def _torch_of(ask: Ask, variant: Variant | None = None) -> str:
-    """The first few lines that ask for torch or a companion, joined by commas; "" if none does."""
-    lines = ask.of(variant.name if variant else None)
-    names = [one.text for one in lines if one.name in FAMILY]
-    names += [f"torch{one.torch}" for one in ask.direct if one.torch]
+    """The first few lines that ask for torch or a companion, joined by commas, with those of an
+    extra or a group only if it is given; "" if none does. Of a wheel's URL, it has the version."""
+    chosen_by = variant.name if variant else None
+    names = [one.text for one in ask.of(chosen_by) if one.name in FAMILY]
+    wheels = [one for one in ask.direct if one.variant in (None, chosen_by)]
+    names += [f"torch{one.torch}" for one in wheels if one.torch]
     return ", ".join(names[:MOST_LISTED])

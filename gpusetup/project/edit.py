@@ -103,12 +103,15 @@ def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str
     # Dependencies may name the source that is there, so the new table keeps its name.
     name = (source.name if source else None) or index_name(build.backend)
     table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
+    # Poetry takes from an explicit source only what names it, and these builds need more of theirs.
+    needs_more = maker_of(build.backend) in NEEDS_ITS_INDEX
+    priority = "supplemental" if needs_more else "explicit"
     note = (
         f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
         f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
     )
     replaces = (f"replace the source {name} by the table below",) if source else ()
-    lines = (*table, 'priority = "explicit"')
+    lines = (*table, f'priority = "{priority}"')
     return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(*replaces, note))
 
 

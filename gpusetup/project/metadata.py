@@ -75,7 +75,8 @@ def add_pyproject(ask: Ask) -> None:
 
 
 def add_list(ask: Ask, requirements: object, place: str, variant: str | None = None) -> None:
-    """Add a list of requirements. A group may also include another one, which is no text."""
+    """Add a list of requirements. An item that is no text, with which a group includes another one,
+    is skipped, because each group is read by itself."""
     for item in requirements if isinstance(requirements, list) else ():
         if isinstance(item, str):
             ask.add(item, place, variant)

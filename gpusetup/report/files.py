@@ -69,8 +69,6 @@ def files(text: Text) -> Facts:
         yield Event(kind="file-listed", values=values, source=source, text=line.strip())
 
 
-# --- the owner of a file --------------------------------------------------------------------------
-
 PACKAGES = re.compile(
     r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
     re.I,

@@ -11,8 +11,6 @@ from gpusetup.model.machine import Package
 from gpusetup.readings.packages import CONDA_WATCHED, is_watched, normalised
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
-# --- what is installed ----------------------------------------------------------------------------
-
 # `torch   2.5.1+cu124`, `torch==2.5.1`, `[pip3] torch==2.5.1`, and conda's row with build and channel:
 # `pytorch  2.5.1  py3.12_cuda12.4_cudnn9.1.0_0  pytorch`.
 PACKAGE_ROW = re.compile(
@@ -57,8 +55,6 @@ def _package_of_row(row: re.Match[str], line: str, name: str) -> Package:
     # package.
     return package if row["by"] else replace(package, installer="pip")
 
-
-# --- what was requested ---------------------------------------------------------------------------
 
 # `uv pip install torch ...`, `conda create -n ml pytorch ...`, with the text after them.
 COMMAND = re.compile(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,400}")  # fmt: skip

@@ -68,9 +68,6 @@ def prose_lines(text: Text) -> dict[int, str]:
     return lines
 
 
-# --- the statements -------------------------------------------------------------------------------
-
-
 GPU = r"(?:gpus?|graphics? ?cards?|video ?cards?|[rg]tx ?\d{3,4}\w{0,6}|[2-5]0[5-9]0(?: ?ti)?|cuda|card)"
 CARD = (
     r"(?:显卡|顯卡|gpu|cuda|独显|グラボ|그래픽 ?카드|grafikkarte|karte|carte(?: graphique)?|tarjeta(?: gráfica)?"
@@ -165,9 +162,6 @@ def statements(text: Text) -> Facts:
         values = {**statement.values, **groups}
         quote = joined[match.start() : match.end()][:SHOWN_CHARACTERS]
         yield Event(kind=statement.kind, values=values, source=source, text=quote)
-
-
-# --- another card ---------------------------------------------------------------
 
 
 CHARACTERS_BEFORE_CARD = 40

@@ -144,11 +144,11 @@ def hint_for(error: type[GpuSetupError]) -> str:
 
 
 def message_of(output: Output) -> str:
-    """The text that uv printed after its first `error: `, or all of it without one, but not its
-    colours and logins. If uv printed nothing, the text says how it ended."""
+    """The text that uv printed from its first line with `error:` on, or all of it without one, but
+    not its colours and logins. If uv printed nothing, the text says how it ended."""
     lines = (output.stderr or output.stdout).strip().split("\n")
     # uv may warn of hundreds of files before its error.
-    start = next((number for number, line in enumerate(lines) if line.startswith("error")), 0)
+    start = next((number for number, line in enumerate(lines) if line.startswith("error:")), 0)
     # Cut first, so that no pattern runs over a text of any length.
     text = "\n".join(shortened(line) for line in lines[start : start + MOST_LINES])
     # What an index sends may contain colours, although uv itself prints none (NO_COLOR).

@@ -43,6 +43,4 @@ def ended_by_signals() -> Iterator[None]:
         yield
     finally:
         for number, handler_before in handlers_before.items():
-            # A handler that was not installed from Python is None, and cannot be installed again.
-            if handler_before is not None:
-                signal.signal(number, handler_before)
+            signal.signal(number, handler_before)

@@ -315,6 +315,8 @@ class Change:
 
     def _forget(self) -> None:
         """End a change: delete the journal, then the remaining files."""
+        # What the change wrote must be on the disk before its journal goes, and the journal must
+        # have gone before the files with which it would be undone.
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)

@@ -101,7 +101,7 @@ def text_of(path: str, prefix: str) -> str:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
-    """The absolute paths for texts that `text_of` returned."""
+    """The absolute paths in the store's environment for texts that `text_of` returned."""
     prefix = str(store.parent)
     return [os.path.join(prefix, os.fsdecode(text.encode("latin-1"))) for text in texts]
 

@@ -32,6 +32,7 @@ def locked(store: Path, talk: Callable[[str], None]) -> Iterator[None]:
     prefix = store.parent
     # The folders that `mkdir` will create, innermost first.
     new_folders = [folder for folder in (prefix, *prefix.parents) if not folder.exists()]
+    # Refuses a link, and what belongs to another user, before anything is created.
     checked_status(store)
     require_lock(store / "lock")
     require_lock(store / "installer")

@@ -53,8 +53,8 @@ def staging_folder(prefix: str) -> str:
 
 
 def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Maps each unpacked file to its place in the environment, after checking every file. If a
-    check fails, the cache is cleared and the download is repeated once."""
+    """Unpack the wheels, once more with an empty cache if a file fails its check. Maps each
+    unpacked file to its place in the environment."""
     try:
         return _unpack(job, plan, layout)
     except UnpackedFilesDiffer:

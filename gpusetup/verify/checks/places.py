@@ -63,13 +63,15 @@ def read_places(device: str) -> Iterator[Comparison]:
             yield exactly(f"index_select of {count} {name}", x.index_select(0, index), known)
             yield exactly(f"gather of {count} {name}", x.gather(0, index), known)
             yield exactly(f"negative places of {count} {name}", x[index - count], known)
+            # With more than one column, a wrong stride reads another number.
             table = torch.stack([x, x + 1, x * 0], 1)
             rows = torch.nn.functional.embedding(index, table)
             yield exactly(f"embedding of {count} {name}", rows[:, 0], known)
+        integers = tensor(numbers, device, name="int64")
         positive = [number for number in numbers if number > 0]
-        yield exactly(f"masked_select of {count}", x[x > 0], positive)
+        yield exactly(f"masked_select of {count}", integers[integers > 0], positive)
         is_positive = [n for n in range(count) if numbers[n] > 0]
-        yield exactly(f"nonzero of {count}", (x > 0).nonzero(), is_positive)
+        yield exactly(f"nonzero of {count}", (integers > 0).nonzero(), is_positive)
 
 
 def added_places(device: str) -> Iterator[Comparison]:

@@ -164,8 +164,9 @@ def codes_are_exact(device: str, name: str) -> Iterator[Comparison]:
     yield same(f"{name} read", read.double(), exact)
     # Of two neighbors, one has an even code, and a midpoint must be rounded to that neighbor. Start
     # behind 0, because the numbers next to it may be subnormal in float32 and left out.
-    even_numbers = torch.where(codes % 2 == 0, exact, exact.roll(-1))[1:-1]
-    middles = (exact[2:] + exact[1:-1]) / 2
+    lower, upper = exact[1:-1], exact[2:]
+    middles = (lower + upper) / 2
+    even_numbers = torch.where(codes[1:-1] % 2 == 0, lower, upper)
     for label, numbers, expected in (("written", exact, exact), ("rounded", middles, even_numbers)):
         # float32 represents each number exactly, and the device rounds it to the format.
         rounded = torch.cat([numbers, -numbers]).float().to(device).to(dtype)

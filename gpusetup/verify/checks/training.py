@@ -167,6 +167,7 @@ def transformer() -> Any:
 def loss_of(model: Any, words: Any) -> Any:
     """The loss of a model that predicts, for each word, the word before it."""
     scores = model(words).flatten(0, 1)
+    # Any other word would do; before the first one comes the last, so that each has one.
     return torch.nn.functional.cross_entropy(scores, words.roll(1, 1).flatten())
 
 
