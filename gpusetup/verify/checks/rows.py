@@ -81,15 +81,15 @@ STANDARD: Tuple[Check, ...] = (
     device_check("float64", "products", "float64 products of whole numbers are exact", on=EVERY),
     device_check("float32", "products", "float32 products are exact, up to 4096 x 4096", on=EVERY),
     device_check(
-        *("float32-modes", "products", "each setting of TF32 and bfloat16 products has its effect"),
+        *("float32-modes", "products", "each setting of TF32 and bfloat16 products takes effect"),
         "switching TF32 on or off would not have the effect that the program expects",
         then="`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
     ),
     device_check("float16", "products", "float16 products of whole numbers are exact", on=EVERY),
     device_check("bfloat16", "products", "bfloat16 products of whole numbers are exact", on=EVERY),
-    device_check("float8", "products", "both 8-bit formats are read, rounded and multiplied"),
+    device_check("float8", "products", "8-bit formats are read, rounded and multiplied correctly"),
     device_check(
-        *("grad-scaler", "training", "one infinity or NaN in a gradient makes the scaler skip"),
+        *("grad-scaler", "training", "the scaler skips the step if a gradient is infinite or NaN"),
         "float16 training would end in NaN",
         then="train in bfloat16 until another build is installed",
     ),
@@ -98,7 +98,7 @@ STANDARD: Tuple[Check, ...] = (
         "weights and data would change while they are in memory",
     ),
     device_check(
-        *("out-of-memory", "memory", "too large a request raises an error, and torch goes on"),
+        *("out-of-memory", "memory", "too large a request raises an error, and torch still works"),
         "a batch that is too large would end the program instead of raising an error",
         then="update the driver; on Windows switch off the system memory fallback",
     ),
@@ -123,12 +123,12 @@ STANDARD: Tuple[Check, ...] = (
         on=GPU,
     ),
     device_check(
-        *("speed-over-cpu", "speed", "nothing: it shows how much faster than the CPU the GPU is"),
+        *("speed-over-cpu", "speed", "nothing: it shows how much faster the GPU is than the CPU"),
         "the GPU could not be compared with the CPU",
         on=GPU,
     ),
     device_check(
-        *("compile", "programs:compiled", "`torch.compile` builds a kernel that computes right"),
+        *("compile", "programs:compiled", "`torch.compile` builds a kernel with correct results"),
         "compiled models would be wrong, or not start",
         then="set `TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
     ),
@@ -158,7 +158,7 @@ KNOWN: Tuple[Check, ...] = (
     known("norms", "layers", "layer, RMS, group and batch norms are right, and include eps"),
     known("softmax", "layers", "softmax and cross-entropy of up to 70,001 classes are right"),
     known(
-        *("masks", "layers", "attention by each backend uses the keys that its mask allows"),
+        *("masks", "layers", "each attention backend uses the keys that its mask allows"),
         "transformers would see padding, or tokens that are still to come",
     ),
     known("recurrent", "layers", "LSTM and GRU (cuDNN) are right, with their gradients"),
@@ -169,9 +169,9 @@ KNOWN: Tuple[Check, ...] = (
     known("ordering", "places", "sorts, topk, argmax and permutations are right, even with ties"),
     known("indexing", "places", "elements are read, written and added at the right places"),
     known("strides", "places", "copies, casts and slices in several memory layouts are complete"),
-    known("large-tensor", "places", "elements past 2**31 are read and written where they are"),
+    known("large-tensor", "places", "elements past 2**31 are read and written at the right places"),
     known(
-        *("optimizer-steps", "optimizers", "five optimizers make the same steps in each form"),
+        *("optimizer-steps", "optimizers", "five optimizers take the same steps in each variant"),
         "training would take wrong steps",
         then="use `foreach=False, fused=False` until another build of torch is installed",
     ),
@@ -250,7 +250,7 @@ RANKS: Tuple[Check, ...] = (
 
 STRESS: Tuple[Check, ...] = (
     device_check(
-        *("load", "stress", "under load, results keep their bits and the speed stays"),
+        *("load", "stress", "under load, results and speed stay the same"),
         "long training runs on this device would slow down or go wrong",
         lasts=True,
         then="watch it: `gpusetup monitor 60`",
@@ -259,7 +259,7 @@ STRESS: Tuple[Check, ...] = (
 
 CENSUS: Tuple[Check, ...] = (
     device_check(
-        *("operators", "census", "nothing: it names the operators that differ from the CPU's"),
+        *("operators", "census", "nothing: it lists the operators that differ from the CPU's"),
         "this platform differs from the CPU in these operators",
         on=EVERY,
         needs=("properties",),
