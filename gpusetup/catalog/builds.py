@@ -257,6 +257,12 @@ class Catalog(Frozen):
                 drivers.append(of_windows or row.linux)
         return max(drivers, key=parsed, default=None)
 
+    def name_on_pci(self, device_id: str | None) -> str | None:
+        """The name of the NVIDIA GPU with this PCI device id; None if no row has it."""
+        hexadecimal = (device_id or "").lower()
+        names = (row.smi_names[0] for row in self.gpus if hexadecimal in row.pci.split())
+        return next(names, None)
+
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build for a torch version (with or without label), backend and platform."""
         return _wheels_by_key(self).get((torch.partition("+")[0], backend, family, machine))

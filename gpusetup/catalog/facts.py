@@ -1,4 +1,4 @@
-"""Facts that do not depend on torch releases (`data/facts.json`): boards, PCI ids, distributions.
+"""Facts that do not depend on torch releases (`data/facts.json`): Jetson boards and extensions.
 
 Each table has the name of its class, and is only read when it is first needed.
 """
@@ -13,13 +13,6 @@ from gpusetup.model.versions import Capability
 from gpusetup.named_file import shipped
 
 DATA = "facts.json"
-
-
-class PciName(Frozen):
-    """An NVIDIA board with its PCI device ids, in hexadecimal."""
-
-    name: str
-    ids: str
 
 
 class Integrated(Frozen):
@@ -84,22 +77,6 @@ def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
 def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
     """All rows of one kind. A table is only read when it is first needed."""
     return _rows(kind)  # type: ignore[arg-type]
-
-
-@cache
-def pci_name(device_id: str | None) -> str | None:
-    """Returns the name of an NVIDIA GPU for its PCI device id; None if the table has none.
-
-    >>> pci_name("2504"), pci_name("1EB8"), pci_name("ffff"), pci_name(None)
-    ('NVIDIA GeForce RTX 3060', 'Tesla T4', None, None)
-    """
-    hexadecimal = (device_id or "").lower()
-    for row in facts(PciName):
-        if hexadecimal in row.ids.split():
-            # nvidia-smi prints `Tesla T4` and `Quadro P600` without `NVIDIA`.
-            has_full_name = row.name.startswith(("Tesla", "Quadro"))
-            return row.name if has_full_name else f"NVIDIA {row.name}"
-    return None
 
 
 def extension(name: str) -> Extension:

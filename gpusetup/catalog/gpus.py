@@ -73,6 +73,8 @@ class GpuRow(Frozen):
     on: str | None = None
     """The only platform that has this GPU, such as `linux-aarch64` for a GB200."""
     memory_gb: float | None = None
+    pci: str = ""
+    """The PCI device ids of its boards, in hexadecimal, separated by spaces."""
 
     @property
     def memory_bytes(self) -> int | None:

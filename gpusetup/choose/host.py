@@ -7,7 +7,7 @@ from typing import Literal
 
 from gpusetup.accelerators.makers import Maker, judged_on
 from gpusetup.catalog.builds import Catalog, Channel, completed
-from gpusetup.catalog.facts import JetPack, pci_name
+from gpusetup.catalog.facts import JetPack
 from gpusetup.catalog.jetpack import board_of, jetpack_of
 from gpusetup.choose.other_makers import gpus_of_any_maker, maker_to_serve
 from gpusetup.choose.wish import Wish, allows_torch
@@ -188,7 +188,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     gpus = list(visible_gpus(machine)) or present
     if not gpus:
         for device in judged_on(machine.pci_devices):
-            name = device.name or pci_name(device.device_id) or "NVIDIA GPU"
+            name = device.name or catalog.name_on_pci(device.device_id) or "NVIDIA GPU"
             # `lspci` prints `GA102 [GeForce RTX 3090]`; the catalog knows the name in brackets.
             gpus.append(Gpu(name=name.partition("[")[2].partition("]")[0] or name))
     return tuple(completed(gpu, catalog) for gpu in gpus)

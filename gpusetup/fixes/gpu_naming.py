@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpusetup.catalog.facts import pci_name
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus, nvidia_on_pci
 from gpusetup.model.machine import Event, Gpu
@@ -78,8 +77,10 @@ def gpu_names(context: RuleContext) -> str:
     or the name of a Jetson board."""
     listed = [gpu.name for gpu in gpus(context) if gpu.name != "unknown"]
     on_bus = [
+        device.name
+        or context.catalog.name_on_pci(device.device_id)
         # 10de is NVIDIA's PCI vendor id.
-        device.name or pci_name(device.device_id) or f"the NVIDIA GPU (PCI 10de:{device.device_id})"
+        or f"the NVIDIA GPU (PCI 10de:{device.device_id})"
         for device in nvidia_on_pci(context)
     ]
     return ", ".join(dict.fromkeys(listed or on_bus)) or context.os.jetson or "the NVIDIA GPU"
