@@ -36,7 +36,8 @@ WITH_TORCH = re.compile(
     r"[a-z0-9-]+?(-cu1[0-9])?|triton|pytorch-triton(-rocm|-xpu)?)"
 )
 """Packages that torch's own wheels for Linux require in exact versions. A file made by a compiler
-lists them for the CUDA of its own machine, so they are not asked for."""
+lists them for the CUDA of its own machine, so they are not asked for. The names after `?!` are
+programs for NVIDIA GPUs that torch does not require, such as DALI."""
 ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
 """What pip installs without an index: a repository, a URL, or a folder or file by its path."""
 
@@ -179,7 +180,7 @@ class Ask(Record):
         self, line: str, place: str, variant: str | None = None, *, is_limit: bool = False
     ) -> None:
         """Add a requirement, or a package given by its URL or path, as pip and pyproject.toml write
-        it; any other line is unread. A package that needs one fixed torch is left out.
+        it; any other line is unread. One of `WITH_TORCH` is left out, as torch brings it.
 
         A requirement that `is_limit` only bounds the versions, as in pip's `-c` files."""
         # pip allows options after a requirement, such as `--hash=sha256:...`.

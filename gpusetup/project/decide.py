@@ -63,8 +63,8 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     """The wish for what these files ask for on a host, together with `wish`, the options of the
     command.
 
-    Raises Unsatisfiable if no build inside the bounds fits, if the Python here is excluded, or if
-    an image's own torch must stay.
+    Raises Unsatisfiable if no build inside the bounds or for the extras fits, if the Python here is
+    excluded, or if an image's own torch must stay.
     """
     environment = marker_environment(host.machine)
     chosen: Variant | None = None
@@ -89,7 +89,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     bounds = bounds_of([*requests, *limits], direct, catalog)
     torch = wish.torch
     if bounds.torch:
-        # `--torch 2.9.1` becomes `==2.9.1`, which can be joined with the bounds of the files.
+        # `--torch 2.9.1` becomes `==2.9.1`, as the bounds of the files are.
         torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
     # A backend that the user names takes precedence over the one in a pin.
     backend = wish.wanted_backend
@@ -111,8 +111,9 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
         notes += [reason] if reason else []
     # Without a bound, it is not the project that excludes builds, and `choose` gives the reason.
     if bounds.place:
-        first_named = next((backend for backend, _ in preferred), None)
-        refuse_bound(combined, bounds.place, bounds.backend or first_named, host, catalog)
+        # For the message only, which names the backend of a pin, or else the first that is named.
+        named = bounds.backend or next((backend for backend, _ in preferred), None)
+        refuse_bound(combined, bounds.place, named, host, catalog)
     notes += notes_on_direct(direct, host.machine)
     return Decision(wish=combined, variant=chosen, notes=tuple(dict.fromkeys(notes)))
 
@@ -173,7 +174,7 @@ class Bounds(NamedTuple):
     backend: str | None
     """The backend of a local label, which is part of a pin."""
     place: str
-    """The place of the strictest bound; "" without one."""
+    """The place of the first exact pin of torch, or else of the first bound; "" without one."""
 
 
 def bounds_of(
@@ -186,8 +187,8 @@ def bounds_of(
     torch = ",".join(dict.fromkeys((*map(_without_label, of_torch), *of_wheels)))
     companions = [(one.name, _without_label(one)) for one in bounded if one.name != "torch"]
     is_pinned = re.fullmatch(r"==[\d.]+", torch)
+    # `torchvision>=0.20.1` also bounds torch, unless it is pinned: they are released in pairs.
     if companions and not is_pinned:
-        # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
         pair = torch_of_companions(companions, torch or None, catalog)
         torch = ",".join(filter(None, (torch, pair)))
     labels = (label_of(part) for one in bounded for part in one.versions.split(","))
@@ -221,7 +222,7 @@ def with_preferred(
             continue
         names = [backend]
         if backend not in catalog.backends:
-            # A wheel for `cu12` runs with any CUDA 12, so the newest that fits is chosen.
+            # `cu12` of a wheel is any CUDA 12, `rocm` any ROCm: the newest that fits is chosen.
             names = sorted(
                 (name for name in catalog.backends if name.startswith(backend)),
                 key=lambda name: parsed(cuda_of(name) or name.removeprefix("rocm")),
@@ -263,9 +264,10 @@ def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask) -> str | None:
 
 
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
-    """The extra or group with the newest torch that fits this host; None if none chooses a build.
+    """The extra or group with the newest torch that fits this host; None if none chooses a build
+    that fits.
 
-    Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host.
+    Raises Unsatisfiable in that case if the project has a torch only in extras that choose a build.
     """
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
@@ -287,6 +289,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         elif maker_of(build.backend) or host.facts.presence != "some":
             fitting.append((build, variant))
     if fitting:
+        # The build that would be chosen among them without the extras sorts first.
         sort_key = preference(question_of(Wish(), host, catalog))
         return min(fitting, key=lambda pair: sort_key(pair[0]))[1]
     if reasons and not has_other:
@@ -344,7 +347,7 @@ def allows_python(versions: str, python: str) -> bool:
         return True
     # `3.13t`, the Python without the GIL, counts as 3.13.
     numbers = python.rstrip("t")
-    # A release series also counts as its last patch release: `>=3.10.4` allows 3.10.
+    # A series counts as its last patch release (`>=3.10.4` allows 3.10) and as itself (`==3.10`).
     last = numbers if numbers.count(".") > 1 else f"{numbers}.{LAST_PATCH}"
     return allowed.contains(last, prereleases=True) or allowed.contains(numbers, prereleases=True)
 
@@ -389,7 +392,8 @@ def keeps_image(ask: Ask) -> bool:
 
 
 def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
-    """The machine with the Python that a file brings, as an image or an environment.yml does."""
+    """The machine with the Python that the first of these files brings, as an image or an
+    environment.yml does; the machine itself if none does."""
     for ask in asks:
         if ask.brings_python:
             python = replace(machine.python, version=ask.python, executable=None, prefix=None)

@@ -40,7 +40,7 @@ def edit_for(
     ask: Ask, host: Host, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
 ) -> Edit:
     """The edit for a project that names torch itself, or in the extra or group that was chosen. Its
-    bounds stay as they are. It depends on what the project has already:
+    bounds stay as they are. For uv, it depends on what the project has already:
 
     - this build's index: only the sources that members of torch's family lack, or nothing;
     - the index of another build: the table in its place;
@@ -125,9 +125,10 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
-    """The TOML lines that make uv install these packages from torch's index, where it has them."""
-    # The systems for which the index has the build: the build's own, because the catalog's rows
-    # have no builds for AMD's and Intel's GPUs, and those with a row, all of which have x86_64.
+    """The TOML lines that make uv install these packages from torch's index, on each system for
+    which it has the build."""
+    # The build's own system, because the catalog's rows have no builds for AMD's and Intel's GPUs,
+    # and those with a row, all of which have x86_64.
     marker = " or ".join(
         marker_of_system
         for system, marker_of_system in SYSTEMS.items()
@@ -159,12 +160,13 @@ def backends_of_variants(ask: Ask, build: TorchBuild | None) -> dict[Variant, st
     """Maps the extras and groups whose names stand for a backend (`cpu`, `cu130`) to it. `gpu`
     stands for that of `build`, the one that fits this machine.
 
-    Empty if the project itself says where torch comes from.
+    Empty for Poetry, which has its own edit, and if one of uv's sources already names torch.
     """
     if ask.is_poetry or any(source.package == "torch" for source in ask.sources):
         return {}
     backends = {}
     for variant in ask.variants:
+        # All of the file counts, because the edit is for every machine.
         backend = backend_of_variant(variant, ask, ask)
         if backend == "auto":
             backend = build.backend if build else None

@@ -135,7 +135,7 @@ def add_poetry(ask: Ask, poetry: Mapping[str, Any]) -> None:
                 extras = ",".join(str(extra) for extra in list_in(spec, "extras"))
                 line = f"{package}{f'[{extras}]' if extras else ''}"
                 version = specifier_of_poetry(str(spec.get("version", "*")))
-                # The space ends the address.
+                # The space ends the address, which may contain a `;` itself.
                 line += f" @ {address} " if address else version
                 line += f"; {markers}" if markers else ""
                 ask.add(line, f"{name}, {package}", variant)

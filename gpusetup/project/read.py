@@ -40,7 +40,7 @@ def read_ask(path: str) -> Ask:
     if ask.kind != "pyproject" or ask.requests or ask.is_poetry:
         return ask
     # Without dependencies here, setuptools may read them from one of these files.
-    for file in (Path(path).parent / name for name in ("setup.cfg", "setup.py")):
+    for file in map(Path(path).with_name, ("setup.cfg", "setup.py")):
         if named_file.is_there(file):
             setup = read_ask(str(file))
             # A list that a setup.py computes is unread.
