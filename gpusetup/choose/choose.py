@@ -83,8 +83,7 @@ def choose_with_packages(
     the companion table may change it to a torch that works with them: offline the table, otherwise
     the index, and the table too if no index is given (as for doctor), but only for a new torch.
 
-    Packages without a wheel anywhere are left out first, and a note says how to build them.
-    """
+    Packages without a wheel anywhere are left out first, and a note says how to build them."""
     whole = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
     without_wheel = source_only(whole) if wish.words else {}
     packages = tuple(word for word in wish.packages if name_of(word) not in without_wheel)
@@ -104,7 +103,7 @@ def choose_with_packages(
         # by `choose_torch`.
         if leaves_unused and "torch" in index.ask(SetQuestion(words=remaining.words)).packages:
             choice = least_change(remaining, host, catalog)
-        # If torch is installed, the search starts with the installed build.
+        # Over an installed torch, the search starts with what the rules keep or replace it with.
         package_set = Search(question, index).best(choice.build if choice.installed else None)
     elif choice.build is not None and choice.installs_torch and question.why_not(choice.build):
         # The installer will choose the versions, but the table knows that torch must be another.
@@ -128,8 +127,7 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
     """The choice of torch alone, changed to the torch of a package set, with the versions of the
     packages.
 
-    If the installed torch stays and works with the packages, the installer chooses their versions.
-    """
+    If the installed torch stays and works with them, the installer chooses their versions."""
     wish, torch_alone, build = question.wish, choice.build, package_set.build
     # A package that is built from source, or left to the installer, is installed after the set.
     packages = tuple(word for word in wish.packages if name_of(word) not in package_set.left_out)
@@ -140,8 +138,9 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
     if keeps_installed and is_same:
         kept_wish = replace(choice.wish, packages=packages)
         return replace(choice, wish=kept_wish, notes_on_packages=package_set.notes)
-    # Request the backend too, unless torch would then no longer support the GPUs that it supports
-    # now: `change_of` refuses that only if no backend is named. `upgrade` could choose a newer one.
+    # The backend is requested too, so that no other build of this torch is chosen. But a change
+    # that gives up the installed torch's GPUs is refused only if no backend is requested, so such a
+    # change requests none that the user did not. `upgrade` could choose a newer torch.
     installed = choice.installed
     leaves_gpus = installed is not None and loses_gpu_support(installed.backend, build.backend)
     exact = replace(
@@ -177,7 +176,7 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
 
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose torch alone. Other packages only count for whether a CPU build may stay."""
+    """Choose torch alone. Other packages only count for whether the installed torch stays."""
     if not (wish.packages or wish.family or wish.names_build or wish.upgrade):
         # The first request that the machine or the report shows and for which a build fits. If none
         # fits, the choice for the last request says why.
@@ -215,10 +214,11 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
         # If pip's message lists no versions of a package, the index that it asked has none.
         if event.kind == "no-matching-distribution" and not event.values.get("versions"):
             index_lacks_it = True
-    build = ((torch or "").removeprefix("=="), backend)
+    named = ((torch or "").removeprefix("=="), backend)
     # A build that exists was refused for another reason, such as the Python, so it still counts.
-    exists = not index_lacks_it or build in {(row.torch, row.backend) for row in catalog.builds}
-    if backend == "auto" or exists:
+    may_exist = not index_lacks_it or named in {(row.torch, row.backend) for row in catalog.builds}
+    # Without a backend, the index that lacks it was only one of those that may have it.
+    if backend == "auto" or may_exist:
         yield Wish(torch=torch, backend=backend)
     # Then any backend, then the installed version instead of the wanted one, then any torch.
     yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))
@@ -255,6 +255,7 @@ def change_of(
     is_outdated = newest.build is not None and old_version < parsed(newest.build.torch)
     is_as_requested = question.allows(installed) and not (wish.wants_newest and is_outdated)
     if is_as_requested and may_stay(installed, machine, question):
+        # Whether torch's files are all there: True, False, or None if nobody looked.
         torch_files = (one.intact for one in machine.packages or () if one.name == "torch")
         is_damaged = False in torch_files or machine.torch.import_error is not None
         action: Action = "again" if is_damaged else "kept"
@@ -299,9 +300,9 @@ def unrequested_loss(
 
 
 def may_stay(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch may stay: it works here, or the user names its backend, and
-    nothing here speaks against it."""
-    # A user who requests the CPU build accepts that the GPUs are not used, by a CUDA build too.
+    """Whether the installed torch, which is what was requested, may stay: it works here, or the
+    user names its backend, and nothing here speaks against it."""
+    # A user who requests the CPU build accepts that it does not use the GPUs.
     if question.backend == "cpu":
         return True
     # If the GPUs for this backend are absent or cannot be judged, trust a user who names it. For an

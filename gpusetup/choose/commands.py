@@ -28,17 +28,17 @@ Words = tuple[str, ...]
 def shown_installer(machine: Snapshot) -> str:
     """The installer whose commands are shown: `uv`, `pip` or `conda`.
 
-    It is the installer that installed torch; if that is unknown, the one that created the
-    environment; failing that, any that is available.
-    """
+    In a uv project it is uv, otherwise the installer that installed torch; if that is unknown, the
+    one that created the environment; failing that, pip, or uv if there is no pip."""
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()
-    # In a uv project, show uv's commands, because `uv sync` removes what pip installed.
+    # `uv sync` removes what pip installed, but not what conda did.
     if manager == "uv project" and installed_by != "conda":
         return "uv"
     if installed_by in ("uv", "pip", "conda"):
         return installed_by
-    # conda's torch has no label. Installed over pip's torch, or an unknown one, it would mix both.
+    # A report may not show who installed torch. If its version has a label or is unknown, it may be
+    # pip's, and conda's torch over pip's would mix both. conda's own has no label.
     is_unlabelled = torch.version is not None and "+" not in torch.version
     if manager == "conda" and machine.origin == "report" and not is_unlabelled:
         return "pip"

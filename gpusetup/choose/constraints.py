@@ -154,6 +154,7 @@ def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> 
         return "needs an NVIDIA GPU, and none was found; `--backend NAME` chooses the build anyway"
     # macOS has only one build of each torch, which uses Apple's GPU.
     may_be_cpu = host.presence == "none" or host.family == "macos" or question.backend == "cpu"
+    # AMD's and Intel's builds (`maker`) have no CUDA either, but use their GPU.
     if build.cuda or question.maker or may_be_cpu:
         return None
     unused = f" and would not use {host.gpus[0].name}" if host.gpus else ""
@@ -162,7 +163,8 @@ def why_gpu_is_missing_or_unused(build: TorchBuild, question: BuildQuestion) -> 
 
 def main_reason(question: BuildQuestion) -> str:
     """The reason to show if no build fits: the first one against the build with the fewest reasons
-    against it, among the builds that the request allows."""
+    against it, among the builds that the request allows; or that it allows none, or only builds for
+    another maker's GPUs."""
     maker = maker_of(question.backend)
     if question.maker and maker not in (None, question.maker.id):
         return f"is for GPUs of {BY_ID[maker].name}"
@@ -250,8 +252,7 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
     If the driver is unknown, builds that need a newer driver branch than the assumed one come last,
     and of one torch's builds the lowest CUDA that knows Ampere comes first, which most drivers
-    support.
-    """
+    support."""
     if question.maker:
         # `in_scope` lists another maker's builds best first.
         position = {build: number for number, build in enumerate(in_scope(question))}

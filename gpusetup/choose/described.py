@@ -78,7 +78,7 @@ def described(
 def with_gpus(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """The snapshot with the named GPUs and driver. Raises UsageError for a text that names none."""
+    """The snapshot with the named GPUs and driver. Raises UsageError if one is wrong."""
     if driver:
         text = driver.strip()
         if not re.fullmatch(r"\d{3}(\.\d+){0,3}", text):

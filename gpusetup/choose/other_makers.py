@@ -100,7 +100,7 @@ def builds_of_maker(
 
     of_pytorch = tuple(sorted(rows, key=best_last, reverse=True))
     of_amd = builds_of_amd(catalog, gpus, platform) if maker is AMD else ()
-    # PyTorch's builds have no kernels for these targets.
+    # AMD's come first if PyTorch's builds have no kernels for one of the GPUs.
     is_amds_first = any(gpu.target not in (None, *BUILT_FOR) for gpu in gpus)
     return (*of_amd, *of_pytorch) if is_amds_first else (*of_pytorch, *of_amd)
 

@@ -171,7 +171,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 def source_only(question: PackageQuestion) -> dict[str, str]:
     """The requirements, by name, for the requested packages that no index has as a wheel, according
-    to the table; empty if nothing else was requested."""
+    to the table; empty if nothing else was requested, or if no torch fits."""
     build, without_wheel = question.newest_alone, dict[str, str]()
     # If nothing fits even without packages, the error is about torch.
     if build is None:
@@ -270,11 +270,9 @@ class Search:
         self.reason_against_any_torch: str | None = None
         """uv's reason if no torch of a backend works with the packages."""
 
-    def best(self, installed: TorchBuild | None) -> PackageSet:
-        """The set of packages from the index. `installed` is the installed build, if there is one.
-
-        Raises Unsatisfiable if no set works.
-        """
+    def best(self, first: TorchBuild | None) -> PackageSet:
+        """The set of packages from the index. `first` is the build of the least change to the
+        installed torch; None if torch is not installed. Raises Unsatisfiable if no set works."""
         builds, words = candidates(self.question), self.question.wish.words
         if not builds:
             raise nothing_goes_together(self.question)
@@ -283,7 +281,7 @@ class Search:
         # looks through years of older releases, until one fits this torch.
         for requirements in dict.fromkeys((self._pinned_to_newest(words), words)):
             # What changes the environment least comes first.
-            likely = dict.fromkeys((*self._nearest_to_installed(installed, builds), builds[0]))
+            likely = dict.fromkeys((*self._of_least_change(first, builds), builds[0]))
             for build in chain(likely, self._named_by_uv(builds, requirements)):
                 answer = self._try(build, requirements)
                 if not answer.reason:
@@ -295,25 +293,26 @@ class Search:
         assert first_answer is not None, "the newest build was tried"
         raise self._nothing_found(builds[0], first_answer)
 
-    def _nearest_to_installed(
-        self, installed: TorchBuild | None, builds: Sequence[TorchBuild]
+    def _of_least_change(
+        self, first: TorchBuild | None, builds: Sequence[TorchBuild]
     ) -> list[TorchBuild]:
-        """The installed build and the nearest newer one, which change the environment least; none
-        if torch is not installed."""
-        if installed is None:
+        """The build `first` and the nearest newer one, which change the environment least; none if
+        torch is not installed."""
+        if first is None:
             return []
         nearest = []
         # A nightly or a vendor's build is not among `builds`, but only the packages can exclude it.
-        if installed in builds or not self.question.why_not(installed):
-            nearest.append(installed)
-        newer = [build for build in builds if parsed(build.torch) > parsed(installed.torch)]
+        if first in builds or not self.question.why_not(first):
+            nearest.append(first)
+        newer = [build for build in builds if parsed(build.torch) > parsed(first.torch)]
         # `builds` is newest first, so the last one has the nearest version, its best build first.
         of_next_version = [build for build in newer if build.torch == newer[-1].torch]
         return [*nearest, *of_next_version[:1]]
 
     def _pinned_to_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The requirements, with each that names no version pinned to its newest release, except
-        pre-releases. Of a project, only those that use torch: the others may be older."""
+        pre-releases and companions, which follow torch. Of a project, only those that use torch:
+        the others may be older."""
         names = []
         for name, word in self.requested.items():
             may_be_old = self.question.wish.from_project and not uses_torch(name)
@@ -326,7 +325,7 @@ class Search:
         pinned = []
         for word in words:
             version = newest.get(name_of(word))
-            # Naming a pre-release by its version would count as a request for one.
+            # A version cannot follow a marker, and one of a pre-release would request pre-releases.
             if version is None or Requirement(word).marker or parsed(version).is_prerelease:
                 pinned.append(word)
             else:
@@ -392,8 +391,8 @@ class Search:
         self, answer: IndexAnswer, question: SetQuestion, words: tuple[str, ...]
     ) -> bool:
         """Leave out the packages because of which there is no answer, if torch is not the reason;
-        False if none was left out. Raises Unsatisfiable for a pin without a wheel for this Python.
-        """
+        False if none was left out. Raises Unsatisfiable for a pin with wheels only for another
+        Python."""
         reason, is_project = answer.reason or "", self.question.wish.from_project
         remaining = {name_of(word) for word in words} - {*FAMILY}
         culprits = {

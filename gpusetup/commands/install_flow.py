@@ -84,7 +84,8 @@ def wish_of(question: InstallQuestion) -> Wish:
 def host_for(
     question: InstallQuestion, wish: Wish, machine: Snapshot, *, is_new: bool = False
 ) -> Host:
-    """The host on which torch will run. An environment that does not exist yet has no torch."""
+    """The host on which torch will run, with a wish that is valid; otherwise raises UsageError.
+    `is_new`: the environment of `--venv` does not exist yet, so it has no torch."""
     catalog = load_catalog()
     check_wish(wish, catalog)
     if is_new:
@@ -127,6 +128,7 @@ def choose_task(
 def refuse_torch_of_conda(question: InstallQuestion, machine: Snapshot) -> None:
     """Raise Blocked if conda installed torch. Another installer would leave two torches in one
     place, because conda keeps its own record of packages."""
+    # An environment of `--venv` is not conda's.
     if question.venv or not is_conda_torch(machine):
         return
     raise Blocked(
@@ -173,6 +175,7 @@ def carry_out(
     out.talk(screen)
     if not question.yes:
         sys.stderr.write("Proceed? [y/N] ")
+        # A line that has not ended may still be in the buffer.
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.talk("Nothing was changed.")
@@ -214,7 +217,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     refuse_torch_of_conda(question, machine)
     wish = wish_of(question)
     asks = tuple(map(read_ask, question.requirements))
-    # The decision's notes contain commands for the target's Python, which may not exist yet.
+    # The decision's notes contain commands for the target's Python, which may not exist yet, so the
+    # task below gets another host, with the Python that does.
     there = replace(machine, python=replace(machine.python, executable=target.python))
     decision = decide(asks, wish, host_for(question, wish, there), load_catalog())
     notes = decision.notes
@@ -372,6 +376,7 @@ def show_described(
     machine = described_python(asks, machine)
     wish = wish_of(question)
     decision = decide(asks, wish, host_for(question, wish, machine), load_catalog())
+    # Again, because only now the wish has the backend that a file names, which may be unknown.
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, out.talk)
     changes, build = task.changes, task.build

@@ -38,6 +38,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import architecture_named
+from gpusetup.probe.host import read_os
 from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import decide, described_python
 from gpusetup.project.read import read_ask
@@ -118,8 +119,8 @@ def run(question: Question, out: Console) -> Reply:
     wish = decision.wish
     # Ignore the installed torch if a machine is described, because torch is not installed there,
     # and if packages are requested, because they get the newest torch that they accept.
-    is_new = is_described or bool(wish.words)
-    host = host_of(without_torch(machine) if is_new else machine, catalog)
+    ignores_torch = is_described or bool(wish.words)
+    host = host_of(without_torch(machine) if ignores_torch else machine, catalog)
     index = None
     # For AMD's and Intel's GPUs (`maker`), `choose` chooses only torch, and asks no index.
     if wish.words and not wish.offline and question_of(wish, host, catalog).maker is None:
@@ -176,8 +177,6 @@ def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapsh
     if question.machine or not whole <= question.given:
         machine = gather(out, question.machine)
     else:
-        from gpusetup.probe.host import read_os
-
         machine = read_os(System())
     there = described(
         machine,

@@ -169,8 +169,8 @@ def _naming_the_index(
 def _require_changeable(
     target: Target, task: Task, wheels: Iterable[Wheel], before: Iterable[str]
 ) -> None:
-    """Raise an error if these wheels must not come, or have no room, or if the packages that they
-    replace could not be restored."""
+    """Raise an error if one of these wheels comes from a wrong index, if they have no room, or if
+    the packages that they replace (`before`) could not be restored."""
     # A companion that only a package requires does not come from torch's index, because uv uses an
     # explicit index only for packages that are named.
     unnamed = {wheel.name for wheel in wheels} & {*FAMILY} - {*task.changes.family}
@@ -198,16 +198,14 @@ def _require_changeable(
 def question_of(target: Target, task: Task) -> Question:
     """The question to uv about a task, with torch's packages from the index of its backend."""
     build, changes, backend = task.build, task.changes, task.build.backend
-    family = []
-    for name, version in build.family(changes.family).items():
-        # Other indexes have one backend each, but AMD's own, whose builds alone have extras for
-        # devices, has all ROCm releases on one page, so the version must name its ROCm.
-        is_on_amds_index = bool(build.device_extras)
-        label = f"+{backend}" if is_on_amds_index else ""
-        family.append(f"{build.project(name)}=={version}{label}")
+    # Of a build, `index` is only set for AMD's own index. It has all ROCm releases on one page, so
+    # the version must name its ROCm. Any other index has one backend.
+    label = f"+{backend}" if build.index else ""
+    versions = build.family(changes.family).items()
+    family = (f"{build.project(name)}=={version}{label}" for name, version in versions)
     catalog = load_catalog()
     limits = limits_for_build(catalog, build, tuple(map(name_of, changes.on_torch_index)))
-    # Only AMD's own builds have an `index`. A mirror that the user names must have them, too.
+    # A mirror that the user names must have AMD's own builds, too.
     is_mirror = task.root.rstrip("/") != INDEX_ROOT
     index = index_url(backend, task.root) if is_mirror or not build.index else build.index
     return Question(

@@ -64,8 +64,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     command.
 
     Raises Unsatisfiable if no build inside the bounds or for the extras fits, if the Python here is
-    excluded, or if an image's own torch must stay.
-    """
+    excluded, or if an image's own torch must stay."""
     environment = marker_environment(host.machine)
     chosen: Variant | None = None
     requests, limits = list[Requested](), list[Requested]()
@@ -123,8 +122,7 @@ def named_backends(ask: Ask, ask_here: Ask) -> Iterator[tuple[str, str]]:
     `ask_here` is what counts of the file on this machine.
 
     A wheel is built for one CUDA, so it counts most; then what the file says for torch itself, and
-    last an index, which may be for other packages.
-    """
+    last an index, which may be for other packages."""
     # From an index that a source names, uv takes only the packages of such sources.
     of_sources = [source.index for source in ask.sources]
     for backend, place in (
@@ -212,8 +210,7 @@ def with_preferred(
     """The wish with the first preferred backend of which a build fits. If none fits, the same wish
     and why not the first; None if a build fits or none is preferred.
 
-    `preferred` are backends with the places that name them.
-    """
+    `preferred` are backends with the places that name them."""
     reasons = []
     for backend, place in preferred:
         # If no NVIDIA GPU was found, or it is unknown, the project may choose the CPU.
@@ -267,8 +264,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     """The extra or group with the newest torch that fits this host; None if none chooses a build
     that fits.
 
-    Raises Unsatisfiable in that case if the project has a torch only in extras that choose a build.
-    """
+    Raises Unsatisfiable in that case if the project has a torch only in extras that choose one."""
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
     # Whether the project also gets a torch without these extras: from its own dependencies, or from

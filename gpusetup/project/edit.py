@@ -160,8 +160,7 @@ def backends_of_variants(ask: Ask, build: TorchBuild | None) -> dict[Variant, st
     """Maps the extras and groups whose names stand for a backend (`cpu`, `cu130`) to it. `gpu`
     stands for that of `build`, the one that fits this machine.
 
-    Empty for Poetry, which has its own edit, and if one of uv's sources already names torch.
-    """
+    Empty for Poetry, which has its own edit, and if one of uv's sources already names torch."""
     if ask.is_poetry or any(source.package == "torch" for source in ask.sources):
         return {}
     backends = {}
