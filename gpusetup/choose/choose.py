@@ -132,9 +132,8 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
     # A package that is built from source, or left to the installer, is installed after the set.
     packages = tuple(word for word in wish.packages if name_of(word) not in package_set.left_out)
     keeps_installed = torch_alone is not None and not choice.installs_torch
-    is_same = False
-    if torch_alone is not None:
-        is_same = (torch_alone.torch, torch_alone.backend) == (build.torch, build.backend)
+    of_set = (build.torch, build.backend)
+    is_same = torch_alone is not None and (torch_alone.torch, torch_alone.backend) == of_set
     if keeps_installed and is_same:
         kept_wish = replace(choice.wish, packages=packages)
         return replace(choice, wish=kept_wish, notes_on_packages=package_set.notes)
@@ -255,7 +254,7 @@ def change_of(
     is_outdated = newest.build is not None and old_version < parsed(newest.build.torch)
     is_as_requested = question.allows(installed) and not (wish.wants_newest and is_outdated)
     if is_as_requested and may_stay(installed, machine, question):
-        # Whether torch's files are all there: True, False, or None if nobody looked.
+        # `intact` is None if it is unknown, and then nothing counts as damaged.
         torch_files = (one.intact for one in machine.packages or () if one.name == "torch")
         is_damaged = False in torch_files or machine.torch.import_error is not None
         action: Action = "again" if is_damaged else "kept"

@@ -44,11 +44,10 @@ def _unmet_by_system(build: TorchBuild, question: BuildQuestion) -> Iterator[str
         yield "needs a 64-bit Python, found a 32-bit one"
     elif host.python is not None and host.python not in build.pythons:
         yield f"needs Python {', '.join(build.pythons)}, found {host.python}"
-    libc = host.libc if host.family == "linux" else None
-    name, _, version = (libc or "").partition(" ")
-    # The wheels are tagged for glibc; Alpine's musl has another ABI.
-    if name == "musl":
-        yield f"needs glibc, found {libc}: there are no wheels for musl"
+    name, _, version = (host.libc or "").partition(" ")
+    # Wheels for Linux are tagged for glibc; Alpine's musl has another ABI.
+    if name == "musl" and host.family == "linux":
+        yield f"needs glibc, found {host.libc}: there are no wheels for musl"
     elif build.glibc and version and parsed(version) < parsed(build.glibc):
         yield f"needs glibc {build.glibc}, found {version}"
     if build.macos and host.macos and parsed(host.macos) < parsed(build.macos):

@@ -132,6 +132,7 @@ def changes(
         # Newer drivers support none of the GPUs, but the last branch for each of them may help.
         drivers |= {str(catalog.last_branch(gpu.compute_capability)) for gpu in host.gpus}
     for driver in sorted(drivers, key=parsed):
+        # This one no longer supports the GPUs.
         if catalog.ends_before(host.gpus, driver):
             continue
         other_host = replace(

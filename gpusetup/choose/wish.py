@@ -9,14 +9,13 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import LABEL
-from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companions import releases_with
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
@@ -24,9 +23,6 @@ from gpusetup.model.frozen import Frozen, Text, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.shell import own_word
 from gpusetup.model.versions import allows
-
-if TYPE_CHECKING:
-    from gpusetup.catalog.builds import Catalog
 
 NEWEST = "latest"
 """The usual word for the newest torch."""

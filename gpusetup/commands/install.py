@@ -74,7 +74,7 @@ class Question(CommandQuestion):
     @property
     def root(self) -> str:
         """The root URL of torch's indexes, from `--index`, GPUSETUP_INDEX or the default. Raises
-        UsageError if it is no such URL."""
+        UsageError if it is no such URL. Imports late, so that `--help` is quick."""
         from gpusetup.commands.words import index_root_of
 
         return index_root_of(self.index)
@@ -98,6 +98,7 @@ def run(question: Question, out: Console) -> Reply:
             "There is no terminal for the confirmation",
             hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
         )
+    # Late, as in `Question.root`.
     from gpusetup.commands import install_flow as flow
     from gpusetup.commands.words import refuse_scripts
 

@@ -436,7 +436,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     root = without_logins(question.root)
     if script:
         return _show_script(script, wish, host, root)
-    ask = _project_here()
+    ask = _ask_of_project()
     if ask.has_project or ask.is_poetry or not ask.requests:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
@@ -456,7 +456,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     return show_described(with_file, machine, out, last_step=last_step, note=note)
 
 
-def _project_here() -> Ask:
+def _ask_of_project() -> Ask:
     """What the project in this folder asks for. Raises BadInput for a pyproject.toml that is not
     valid, because uv and pip refuse such a project too."""
     ask = Ask(path=PROJECT_FILE, kind="pyproject")

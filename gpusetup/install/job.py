@@ -54,7 +54,8 @@ class InstallJob(Record):
 
 
 def run_step(job: InstallJob, step: Step, environment: Mapping[str, str]) -> Output:
-    """Run a command with only these variables and the step's own ones, and record it."""
+    """Run a command with only these variables and the step's own ones, and record it. While it
+    runs, it holds the lock of the target's store, if there is one."""
     output = run(
         launched(step.argv, job.store),
         timeout=step.timeout_seconds,

@@ -124,10 +124,8 @@ def layout_of_folder(folder: Path) -> Layout:
     Without the interpreter's answer, a folder named like a library counts as one, wherever Pythons
     keep it (`lib/python3.11/site-packages`, `Lib\\site-packages`).
     """
-    try:
+    with suppress(GpuSetupError):
         return layout_of(choose_target(System(), str(folder)).python)
-    except GpuSetupError:
-        pass
     prefix = str(folder)
     # `lib` is sorted before `lib64`, which only holds compiled packages.
     posix = sorted(folder.glob("lib*/python3*/*-packages"))
