@@ -128,7 +128,7 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     build = newest.build if newest else None
     if build is None or (installed and loses_gpu_support(installed.backend, build.backend)):
         return None
-    # `--upgrade` ignores the bounds of `--torch`, so they are replaced by this version.
+    # The bounds of a `--torch` may exclude this version, and `--upgrade` is not allowed with it.
     torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)
     backend = () if choice.wish.backend == "auto" else ("--backend", choice.wish.backend)
     mirror = () if root == INDEX_ROOT else ("--index", root)

@@ -84,7 +84,8 @@ def exact_version(specifier: SpecifierSet) -> str | None:
 def rows_allowed(
     project: Project, specifier: SpecifierSet, *, by_table: bool = False
 ) -> tuple[Pair, ...]:
-    """The table's rows about the releases that a requirement allows, newest first."""
+    """The table's rows about the releases that a requirement allows, newest first. If no index is
+    asked (`by_table`), those that name their torch, or all if none does."""
     exact = exact_version(specifier)
     if exact:
         row = row_of(project, exact)
@@ -98,7 +99,7 @@ def rows_allowed(
         patches = ("", ".9999") if row.versions.endswith(".*") else ("",)
         if not release or any(specifier.contains(release[1] + patch) for patch in patches):
             rows.append(row)
-    # Without an index, only rows that name their torch can be compared with a build.
+    # Only these can be compared with a build.
     with_torch = [row for row in rows if row.torch]
     return tuple(with_torch if by_table and with_torch else rows)
 
@@ -220,7 +221,7 @@ def limits_for_build(
 def limit_of(
     project: Project, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool
 ) -> str | None:
-    """The constraint for one package; None if it needs none."""
+    """The constraint for one package, `of_torch_index` or not; None if it needs none."""
     oldest_too_new = None
     # The table is sorted from new to old. An installer takes the newest release below the limit, so
     # only the rows that are newer than the first fitting one matter.

@@ -52,8 +52,9 @@ def described(
     ):
         if value is not None and not re.fullmatch(pattern, value):
             raise UsageError(f"{value!r} is not a valid {meaning}", hint=f"for example {example}")
-    # The described machine has another environment.
+    # The described machine has another environment, and perhaps another distribution.
     interpreter = replace(snapshot.python, executable=None, prefix=None)
+    os = replace(snapshot.os, name=None)
     if family not in (None, snapshot.os.family):
         # Of this system's Python, only the version applies there. A described one has 64 bits.
         interpreter = Python(
@@ -61,24 +62,22 @@ def described(
         )
         # Every Mac that torch still supports has an Apple chip.
         usual_machine = "aarch64" if family == "macos" else snapshot.os.machine
-        described_os = Os(family=family, machine=machine or usual_machine)  # type: ignore[arg-type]
-        snapshot = replace(_without_driver(snapshot), os=described_os)
+        os = Os(family=family, machine=machine or usual_machine)  # type: ignore[arg-type]
+        snapshot = _without_driver(snapshot)
     elif machine:
-        snapshot = replace(snapshot, os=replace(snapshot.os, machine=machine))
+        os = replace(os, machine=machine)
     if glibc:
-        snapshot = replace(snapshot, os=replace(snapshot.os, libc=f"glibc {glibc}"))
+        os = replace(os, libc=f"glibc {glibc}")
     if python:
         interpreter = Python(version=python.rstrip("t"), free_threaded=python.endswith("t"))
-    # This machine's distribution tells nothing about the described one.
-    system = replace(snapshot.os, name=None)
-    snapshot = replace(snapshot, origin="composed", os=system, python=interpreter)
+    snapshot = replace(snapshot, origin="composed", os=os, python=interpreter)
     return with_gpus(snapshot, gpus, driver, catalog)
 
 
 def with_gpus(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """The snapshot with the named GPUs and driver. Raises UsageError if one is wrong."""
+    """The snapshot with the named GPUs and driver. Raises UsageError for a wrong one."""
     if driver:
         text = driver.strip()
         if not re.fullmatch(r"\d{3}(\.\d+){0,3}", text):

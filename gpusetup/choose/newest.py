@@ -67,7 +67,7 @@ def newest_fitting(question: BuildQuestion) -> Choice:
             return replace(choice, build=None, action="nothing", notes=problems, rejections=())
         return replace(choice, notes=tuple(notes_of(gpus, maker, build)))
     if build is None:
-        notes = on_missing_build(question)
+        notes = notes_on_missing_build(question)
     else:
         floor = None
         # A Jetson has no minimum driver, because its driver has its own version numbers.
@@ -78,8 +78,8 @@ def newest_fitting(question: BuildQuestion) -> Choice:
         # A torch that was released without a torchaudio may work with an earlier one.
         torchaudio = companion_for(question.catalog, "torchaudio", build, host.python)
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
-        choice, notes = replace(choice, build=build), on_build(build, question)
-    return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question)))))
+        choice, notes = replace(choice, build=build), notes_on_build(build, question)
+    return replace(choice, notes=tuple(dict.fromkeys((*notes, *notes_on_host(question)))))
 
 
 MOST_REASONS = 5
@@ -161,7 +161,7 @@ def changes(
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
-def on_missing_build(question: BuildQuestion) -> Iterator[str]:
+def notes_on_missing_build(question: BuildQuestion) -> Iterator[str]:
     """Yields notes on what the catalog lacks if no build fits."""
     host, catalog, backend = question.host, question.catalog, question.backend
     if not in_scope(question):
@@ -181,7 +181,7 @@ def on_missing_build(question: BuildQuestion) -> Iterator[str]:
         yield f"the catalog of {catalog.as_of} has torch {span}, but not {question.wish.torch}"
 
 
-def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
+def notes_on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
     """Yields notes on facts about the GPU or driver that were unknown when the build was chosen."""
     host = question.host
     # A Mac has only one build, and with `--backend cpu` the user knows it.
@@ -203,7 +203,7 @@ def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
         )
 
 
-def on_host(question: BuildQuestion) -> Iterator[str]:
+def notes_on_host(question: BuildQuestion) -> Iterator[str]:
     """Yields notes on GPUs that are newer than the catalog, on drivers that are too new for an old
     GPU, and on a Jetson (`host.board`)."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack

@@ -470,7 +470,7 @@ def _ask_of_project() -> Ask:
 
 def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
     """The reply with the edit for a project of uv or Poetry: one that has an extra for each build,
-    one that names torch, or one that does not."""
+    one that names torch, or one that does not. Raises Unsatisfiable if no build fits."""
     catalog = load_catalog()
     host, python_notes = _for_pythons(ask, host, wish, catalog)
     # uv itself chooses a Python for the project, so the one here excludes nothing.
@@ -550,7 +550,7 @@ def _for_pythons(
 
 def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
     """The reply with the uv commands for a script: uv itself writes the script's metadata block
-    (PEP 723), with the index."""
+    (PEP 723), with the index. Raises Unsatisfiable if no build fits."""
     choice = choose(wish, host, load_catalog())
     build = choice.build
     if build is None:

@@ -37,6 +37,7 @@ class Plan(Frozen):
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
+    """The packages that change, with their versions before and after."""
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """The device that verify must test."""

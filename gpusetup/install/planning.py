@@ -156,7 +156,7 @@ def _naming_the_index(
         return problem
     others = ", ".join(dict.fromkeys(build.backend for build in task.choice.alternatives))
     backend = f"another backend (`--backend`{f': {others}' if others else ''})"
-    # uv does not tell a missing page from one that the index refuses to show, as no folder does.
+    # For uv, a page that an index refuses to show is missing. A folder of wheels has no pages.
     has_no_page = "://" in source and not_found & {*question.names}
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(

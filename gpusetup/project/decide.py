@@ -250,9 +250,8 @@ def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask) -> str | None:
     on this machine with this variant."""
     # With a separate source, the name no longer counts, even if the source does not apply here.
     if any(one.variant == variant.name for one in ask.sources):
-        return source_backend(
-            replace(ask_here, sources=[one for one in ask_here.sources if one.variant])
-        )
+        of_variant = [one for one in ask_here.sources if one.variant == variant.name]
+        return source_backend(replace(ask_here, sources=of_variant))
     if variant.name.lower() in OF_THE_GPU:
         return "auto"
     label = backend_label(variant.name)
@@ -439,9 +438,8 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
         hints = [line for line in (refusal.hint or "").splitlines() if line != UNCHANGED]
         sentence = ". ".join((refusal.message.splitlines()[0], *hints))
         asks = _torch_of(ask) or file
-        return ProjectHere(
-            answer=ProjectAnswer(file=file, asks=asks, meets=False, sentence=sentence)
-        )
+        answer = ProjectAnswer(file=file, asks=asks, meets=False, sentence=sentence)
+        return ProjectHere(answer=answer)
     asks = _torch_of(ask, decision.variant)
     if not asks:
         return None

@@ -116,7 +116,8 @@ def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
-    """A note on the tables that the file already has, because TOML allows each table only once."""
+    """A note on the tables in `lines` that the file has already, because TOML allows each only
+    once; empty if it has none of them."""
     names = ", ".join(f"`{name}`" for name in ask.tables if name in lines)
     return (f"{ask.path} has {names} already: {JOIN}",) if names else ()
 

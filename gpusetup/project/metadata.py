@@ -24,7 +24,7 @@ from gpusetup.uv.toml import parse_toml
 MOST_LOCK_BYTES = 32 << 20
 """A lock of a thousand packages with all their files has a few megabytes."""
 VARIANT_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
-"""The name of an extra or a group (PEP 685, PEP 735)."""
+"""The name of an extra or a group (PEP 685, PEP 735), of at most 100 characters."""
 
 
 def read_toml(path: str, most_bytes: int = MOST_BYTES) -> dict[str, Any]:

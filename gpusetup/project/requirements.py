@@ -104,7 +104,7 @@ def add_line(
     ask: Ask, option: str, value: str, place: str, folder: Path, *, is_limit: bool = False
 ) -> None:
     """Add what a line asks for: a requirement (`option` is ""), or the value of one of pip's
-    options. Paths in it are relative to `folder`."""
+    options. Paths in it are relative to `folder`; `is_limit` as in `Ask.add`."""
     if not option:
         ask.add(value, place, is_limit=is_limit)
     elif option in ("-r", "-c") and "://" in value:
