@@ -103,7 +103,7 @@ def choose_with_packages(
         # by `choose_torch`.
         if leaves_unused and "torch" in index.ask(SetQuestion(words=remaining.words)).packages:
             choice = least_change(remaining, host, catalog)
-        # Over an installed torch, the search starts with what the rules keep or replace it with.
+        # If torch is installed, the search starts with the build that stays or replaces it.
         package_set = Search(question, index).best(choice.build if choice.installed else None)
     elif choice.build is not None and choice.installs_torch and question.why_not(choice.build):
         # The installer will choose the versions, but the table knows that torch must be another.
@@ -138,8 +138,8 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
         kept_wish = replace(choice.wish, packages=packages)
         return replace(choice, wish=kept_wish, notes_on_packages=package_set.notes)
     # The backend is requested too, so that no other build of this torch is chosen. But a change
-    # that gives up the installed torch's GPUs is refused only if no backend is requested, so such a
-    # change requests none that the user did not. `upgrade` could choose a newer torch.
+    # that gives up the installed torch's GPUs must be refused, which it is only if no backend is
+    # requested. `upgrade` could choose a newer torch.
     installed = choice.installed
     leaves_gpus = installed is not None and loses_gpu_support(installed.backend, build.backend)
     exact = replace(

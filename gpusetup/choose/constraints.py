@@ -281,6 +281,6 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
 @lru_cache(maxsize=512)
 def newest_first_key(torch: str) -> tuple[int, ...]:
-    """A sort key that puts the newest torch version first."""
+    """A sort key that puts the newest torch first. Cached, because every build is sorted by it."""
     # `2.5` equals `2.5.0`, so keys get the same length to compare part by part.
     return tuple(-part for part in (*parsed(torch).release, 0, 0, 0)[:4])

@@ -310,9 +310,8 @@ class Search:
         return [*nearest, *of_next_version[:1]]
 
     def _pinned_to_newest(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The requirements, with each that names no version pinned to its newest release, except
-        pre-releases and companions, which follow torch. Of a project, only those that use torch:
-        the others may be older."""
+        """The requirements, each pinned to its newest release, except those that name a version,
+        pre-releases, companions (which follow torch), and a project's that do not use torch."""
         names = []
         for name, word in self.requested.items():
             may_be_old = self.question.wish.from_project and not uses_torch(name)

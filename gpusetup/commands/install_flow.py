@@ -84,8 +84,8 @@ def wish_of(question: InstallQuestion) -> Wish:
 def host_for(
     question: InstallQuestion, wish: Wish, machine: Snapshot, *, is_new: bool = False
 ) -> Host:
-    """The host on which torch will run, with a wish that is valid; otherwise raises UsageError.
-    `is_new`: the environment of `--venv` does not exist yet, so it has no torch."""
+    """The host on which torch will run. With `is_new`, the environment of `--venv` does not exist
+    yet, so it has no torch. Raises UsageError for a wish that is not valid."""
     catalog = load_catalog()
     check_wish(wish, catalog)
     if is_new:

@@ -198,7 +198,7 @@ def _require_changeable(
 def question_of(target: Target, task: Task) -> Question:
     """The question to uv about a task, with torch's packages from the index of its backend."""
     build, changes, backend = task.build, task.changes, task.build.backend
-    # Of a build, `index` is only set for AMD's own index. It has all ROCm releases on one page, so
+    # A build's `index` is only set if it is AMD's own, which has all ROCm releases on one page, so
     # the version must name its ROCm. Any other index has one backend.
     label = f"+{backend}" if build.index else ""
     versions = build.family(changes.family).items()

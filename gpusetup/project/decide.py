@@ -260,10 +260,10 @@ def backend_of_variant(variant: Variant, ask: Ask, ask_here: Ask) -> str | None:
 
 
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
-    """The extra or group with the newest torch that fits this host; None if none chooses a build
-    that fits.
+    """The extra or group with the newest torch that fits this host, of those that choose a build;
+    None if there is none, or if none fits.
 
-    Raises Unsatisfiable in that case if the project has a torch only in extras that choose one."""
+    Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host."""
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
     # Whether the project also gets a torch without these extras: from its own dependencies, or from
@@ -275,6 +275,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         if backend is None:
             has_other = True
             continue
+        # `decide` judges limits and wheels, of the chosen extra alone.
         torch = bounds_of(ask_here.requests, (), catalog).torch or None
         question = question_of(Wish(torch=torch, backend=backend), host, catalog)
         build = best_build(question)
