@@ -270,8 +270,8 @@ class Search:
         self.reason_against_any_torch: str | None = None
         """uv's reason if no torch of a backend works with the packages."""
 
-    def best(self, first: TorchBuild | None) -> PackageSet:
-        """The set of packages from the index. `first` is the build of the least change to the
+    def best(self, start: TorchBuild | None) -> PackageSet:
+        """The set of packages from the index. `start` is the build of the least change to the
         installed torch; None if torch is not installed. Raises Unsatisfiable if no set works."""
         builds, words = candidates(self.question), self.question.wish.words
         if not builds:
@@ -281,7 +281,7 @@ class Search:
         # looks through years of older releases, until one fits this torch.
         for requirements in dict.fromkeys((self._pinned_to_newest(words), words)):
             # What changes the environment least comes first.
-            likely = dict.fromkeys((*self._of_least_change(first, builds), builds[0]))
+            likely = dict.fromkeys((*self._of_least_change(start, builds), builds[0]))
             for build in chain(likely, self._named_by_uv(builds, requirements)):
                 answer = self._try(build, requirements)
                 if not answer.reason:
@@ -294,17 +294,17 @@ class Search:
         raise self._nothing_found(builds[0], first_answer)
 
     def _of_least_change(
-        self, first: TorchBuild | None, builds: Sequence[TorchBuild]
+        self, start: TorchBuild | None, builds: Sequence[TorchBuild]
     ) -> list[TorchBuild]:
-        """The build `first` and the nearest newer one, which change the environment least; none if
+        """The build `start` and the nearest newer one, which change the environment least; none if
         torch is not installed."""
-        if first is None:
+        if start is None:
             return []
         nearest = []
         # A nightly or a vendor's build is not among `builds`, but only the packages can exclude it.
-        if first in builds or not self.question.why_not(first):
-            nearest.append(first)
-        newer = [build for build in builds if parsed(build.torch) > parsed(first.torch)]
+        if start in builds or not self.question.why_not(start):
+            nearest.append(start)
+        newer = [build for build in builds if parsed(build.torch) > parsed(start.torch)]
         # `builds` is newest first, so the last one has the nearest version, its best build first.
         of_next_version = [build for build in newer if build.torch == newer[-1].torch]
         return [*nearest, *of_next_version[:1]]

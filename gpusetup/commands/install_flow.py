@@ -219,8 +219,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     asks = tuple(map(read_ask, question.requirements))
     # The decision's notes contain commands for the target's Python, which may not exist yet, so the
     # task below gets another host, with the Python that does.
-    there = replace(machine, python=replace(machine.python, executable=target.python))
-    decision = decide(asks, wish, host_for(question, wish, there), load_catalog())
+    with_target = replace(machine, python=replace(machine.python, executable=target.python))
+    decision = decide(asks, wish, host_for(question, wish, with_target), load_catalog())
     notes = decision.notes
     task = _task_in_environment(run, decision.wish)
     if task.changes.is_empty:

@@ -172,13 +172,13 @@ def _wish_of(
 
 def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapshot, bool]:
     """The machine of the question, and whether options describe any part of it."""
-    whole = {"driver", "gpu", "os", "python"}
+    whole_machine = {"driver", "gpu", "os", "python"}
     # If the options describe the whole machine, only the operating system of this one is read.
-    if question.machine or not whole <= question.given:
+    if question.machine or not whole_machine <= question.given:
         machine = gather(out, question.machine)
     else:
         machine = read_os(System())
-    there = described(
+    described_machine = described(
         machine,
         catalog,
         driver=question.driver,
@@ -188,7 +188,7 @@ def _machine(question: Question, catalog: Catalog, out: Console) -> tuple[Snapsh
         python=question.python,
         glibc=question.glibc,
     )
-    return there, bool(question.given & {*whole, "architecture", "glibc"})
+    return described_machine, bool(question.given & {*whole_machine, "architecture", "glibc"})
 
 
 def _document(
