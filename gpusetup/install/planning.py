@@ -67,7 +67,7 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         # Packages were chosen together with the torch that is missing.
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
-        question = question_of(target, task)
+        question = uv_question_of(target, task)
         torch, *companions = question.names
         any_release = replace(question, family=(f"{torch}{bound}", *companions), others=())
         with suppress(Unsatisfiable):
@@ -99,7 +99,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     Raises before anything is downloaded if the change could not be made, or not be reverted, and
     LacksWheel if torch's index lacks a wheel.
     """
-    question = question_of(target, task)
+    question = uv_question_of(target, task)
     try:
         wheels = wheels_for(job, target, question)
     except Unsatisfiable as problem:
@@ -173,7 +173,7 @@ def _require_changeable(
     the packages that they replace (`before`) could not be restored."""
     # A companion that only a package requires does not come from torch's index, because uv uses an
     # explicit index only for packages that are named.
-    unnamed = {wheel.name for wheel in wheels} & {*FAMILY} - {*task.changes.family}
+    unnamed = {wheel.name for wheel in wheels} & ({*FAMILY} - {*task.changes.family})
     if unnamed:
         raise Unsatisfiable(
             f"{', '.join(sorted(unnamed))} would come from your default index, which has no "
@@ -195,7 +195,7 @@ def _require_changeable(
         )
 
 
-def question_of(target: Target, task: Task) -> Question:
+def uv_question_of(target: Target, task: Task) -> Question:
     """The question to uv about a task, with torch's packages from the index of its backend."""
     build, changes, backend = task.build, task.changes, task.build.backend
     # A build's `index` is only set if it is AMD's own, which has all ROCm releases on one page, so

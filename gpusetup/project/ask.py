@@ -35,9 +35,9 @@ WITH_TORCH = re.compile(
     r"(cuda-(toolkit|bindings|pathfinder|python)|nvidia-(?!ml-py|dali|modelopt|nvimgcodec|nat\b)"
     r"[a-z0-9-]+?(-cu1[0-9])?|triton|pytorch-triton(-rocm|-xpu)?)"
 )
-"""Packages that torch's own wheels for Linux require in exact versions. A file made by a compiler
-lists them for the CUDA of its own machine, so they are not asked for. The names in `(?!`
-are packages that torch does not require, such as DALI."""
+"""Packages that torch's own wheels for Linux require in exact versions. A file of `uv pip compile`
+lists them for the CUDA of its own machine, so they are not asked for. torch does not require the
+names in `(?!...)`, such as DALI."""
 ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
 """What pip installs without an index: a repository, a URL, or a folder or file by its path."""
 

@@ -45,7 +45,7 @@ OF_THE_GPU = ("gpu", "cuda", "nvidia")
 """Extras with these names stand for the build that fits the user's GPU."""
 UNCHANGED = "nothing was changed"
 MOST_LISTED = 4
-"""How many packages or lines of a file a note lists; a file of a compiler has a hundred."""
+"""How many packages or lines of a file a note lists; `uv pip compile` writes a hundred."""
 LAST_PATCH = 99
 """A number that no patch release of Python reaches."""
 
