@@ -93,16 +93,16 @@ def _with_same_torch(requested: Changes, choice: Choice, host: Host, catalog: Ca
         for name in mismatched_companions(machine, build.torch, build.backend, catalog)
         if wish.is_about_torch or name in wish.family
     ]
+    changed = (*missing, *to_repair)
     # For a nightly or a self-compiled torch, no index is known to have companions. That is an error
     # only for one that is missing, because it is then wanted, or that the user asked for.
     versions = build.family()
-    for name in (*missing, *to_repair):
+    for name in changed:
         if name not in versions and (name in missing or name in wish.family):
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
                 hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
-    changed = (*missing, *to_repair)
     staying = (name for name in FAMILY if name in installed and name not in changed)
     return replace(
         requested,
