@@ -37,12 +37,12 @@ START_WITH_GPU = {
         "The node needs the NVIDIA device plugin"
     ),
     "singularity": Fix(
-        text="Start the container with --nv (`singularity run --nv`, `apptainer run --nv`; this "
-        "command tests it with a plain image)",
+        text="Start the container with --nv (`singularity run --nv`, `apptainer run --nv`; the "
+        "command below tests it with a plain image)",
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(
-        text="On the host, give the container the GPU: `lxc config device add CONTAINER gpu gpu`"
+        text="On the host, add the GPU to the container: `lxc config device add CONTAINER gpu gpu`"
     ),
     "none": DOCKER,
     "docker": DOCKER,
@@ -177,9 +177,9 @@ CAUSES = (
             # The scheduler sets the variable; to remove it would use the GPUs of other jobs.
             Message(
                 where=(lambda context: bool(JOB_VARIABLES & context.snapshot.environment.keys()),),
-                text="This is a job of a batch system, which sets the variable to the GPUs that "
-                "the job got: request a GPU in the job script (Slurm: `#SBATCH --gres=gpu:1`), and "
-                "do not remove the variable",
+                text="The batch system sets this variable to the GPUs that it gave the job. "
+                "Request a GPU in the job script (Slurm: `#SBATCH --gres=gpu:1`), and do not "
+                "remove the variable",
             ),
         ),
     ),
@@ -188,12 +188,12 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("nvidia-smi  # in the container, then on the host", "Failed to initialize NVML: Unknown Error"),
         title="This container has no access to its GPU (NVML: Unknown Error)",
-        means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
+        means="Running `systemctl daemon-reload` on the host removes a container's access to GPUs "
         "that systemd does not know about.",
-        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). To "
-        "keep it from losing its GPU again, pass the devices to it by name or by CDI, or let "
-        'docker use the cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
-        "/etc/docker/daemon.json)",
+        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). So "
+        "that the container does not lose its GPU again, pass the GPU's devices to it by name or "
+        'with CDI, or switch Docker to the cgroupfs driver ("exec-opts": '
+        '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json)',
         needs_root=True,
         asks=("nvidia-smi",),
         says=(
@@ -205,11 +205,12 @@ CAUSES = (
         "container-driver-capability-missing",
         by_check=True,
         check=CheckCommand("env | grep NVIDIA_DRIVER_CAPABILITIES; ldconfig -p | grep libcuda  # in the container", "NVIDIA_DRIVER_CAPABILITIES=utility"),
-        title="The container did not get the driver's compute libraries: nvidia-smi works, but "
-        "libcuda is missing",
-        means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
+        title="The container has nvidia-smi but lacks the driver's compute libraries (libcuda)",
+        means="The container toolkit mounts libcuda only if NVIDIA_DRIVER_CAPABILITIES includes "
+        "`compute`.",
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
-        "command below tests it with a plain image). Often an `ENV` in the Dockerfile sets less",
+        "command below tests it with a plain image). Often an `ENV` line in the Dockerfile leaves "
+        "`compute` out",
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "sh -c 'ldconfig -p | grep libcuda'",
@@ -241,8 +242,8 @@ CAUSES = (
             Message(
                 where=(in_an_image_build,),
                 title="An image build has no GPU and no driver, but one of its steps needs them",
-                text="Move the check, the import or the computation out of the build, to the "
-                "start of the container with `--gpus all`. For stable-diffusion-webui use "
+                text="Run the check, the import or the computation when the container starts (with "
+                "`--gpus all`), not during the build. For stable-diffusion-webui use "
                 "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST",
             ),
         ),
@@ -254,8 +255,8 @@ CAUSES = (
         "k8s-gpu-not-allocatable",
         title="No node of the cluster has a free GPU (nvidia.com/gpu)",
         means="No node offers a GPU, taints keep the pod away, or other pods use all GPUs. A node "
-        "offers none if its device plugin, the runtime or the driver is missing, or the GPU is "
-        "unhealthy.",
+        "offers no GPU if its device plugin, the runtime or the driver is missing, or if the GPU "
+        "is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
@@ -274,8 +275,8 @@ CAUSES = (
         "container-cdi-unresolvable",
         title="The container engine cannot resolve the CDI device {device}",
         plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
-        means="The host has no CDI specification of its GPUs or an outdated one, or the engine "
-        "(rootless, remote, an old podman) does not read its folder.",
+        means="The host's CDI specification for its GPUs is missing or outdated, or the engine "
+        "(rootless, remote, or an old podman) does not read the folder that contains it.",
         text="Create the CDI specification on the host, and again after every driver update. The "
         "host needs the driver and nvidia-container-toolkit",
         # Source: NVIDIA Container Toolkit documentation, CDI support.
@@ -286,8 +287,8 @@ CAUSES = (
         cases=(
             Message(
                 having={"old_podman": ""},
-                text="Update podman to 4.1 or newer (Ubuntu 24.04 has 4.9), because older ones do not "
-                "know CDI devices",
+                text="Update podman to 4.1 or newer (Ubuntu 24.04 has 4.9), because older versions "
+                "do not support CDI devices",
             ),
         ),
         says=(
@@ -309,10 +310,10 @@ CAUSES = (
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
-        means="The toolkit registers the runtime that puts the driver's files into the container.",
-        text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
-        "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
-        "packages",
+        means="The toolkit registers the runtime that mounts the driver's files into containers.",
+        text="Install and configure the toolkit on the host (in Kubernetes, on the node): see "
+        f"{TOOLKIT_SOURCE}. If you installed Docker with snap (`snap list docker` shows it), first "
+        "replace it with Docker's own packages",
         fix_for=_toolkit,
         says=(
             says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
@@ -324,11 +325,11 @@ CAUSES = (
     ),
     Cause(
         "container-hook-failed",
-        title="The container gets no GPU: {problem:.100}",
+        title="The container got no GPU: {problem:.100}",
         means="Before a container starts, NVIDIA's toolkit queries the host's driver and mounts the "
         "driver's files and devices.",
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
-        "which GPUs and folders the container is given",
+        "the GPUs and folders that you pass to the container",
         symptom=True,
         fix_for=_toolkit,
         says=(
@@ -339,8 +340,8 @@ CAUSES = (
     Cause(
         "container-runtime-not-default",
         title="The node's container runtime does not start this pod with the nvidia runtime",
-        means="The engine that starts the pods was not configured for nvidia-container-toolkit or "
-        "not restarted.",
+        means="The engine that starts the pods was not configured for nvidia-container-toolkit, or "
+        "was not restarted afterwards.",
         text="Configure nvidia-container-toolkit (install it if `nvidia-ctk` is missing) for the "
         "node's own container engine, and restart that engine. Or set `runtimeClassName: nvidia` for the pod",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
@@ -356,10 +357,10 @@ CAUSES = (
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none of them reads /etc/docker/daemon.json.",
-        text="Install nothing. The context `default` is the host's own daemon (`docker context "
-        "use default`): restart that daemon if it was not restarted since the runtime was "
-        "configured. Docker Desktop on Linux and docker from snap cannot pass a GPU to a "
-        "container. For rootless docker, configure the toolkit with "
+        text="You do not need to install anything. Switch to the host's own daemon (`docker "
+        "context use default`), and restart that daemon if you have not done so since you "
+        "configured the runtime. Docker Desktop on Linux and docker from snap cannot pass a GPU to "
+        "a container. For rootless docker, configure the toolkit with "
         "--config=$HOME/.config/docker/daemon.json",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
     ),

@@ -67,13 +67,14 @@ CAUSES = (
     Cause(
         "libcuda-missing",
         by_check=True,
-        title="The driver's CUDA library is missing or does not load: CUDA cannot start",
-        means="nvidia-smi works without libcuda. Driver packages for servers, and containers, "
-        "sometimes lack the compute libraries, and an interrupted installation leaves files of "
-        "two versions.",
+        title="CUDA cannot start because the driver's CUDA library (libcuda) is missing or does "
+        "not load",
+        means="nvidia-smi works without libcuda. Containers and driver packages for servers "
+        "sometimes lack the compute libraries. An interrupted installation can leave files of two "
+        "driver versions.",
         text="On the host, install the compute libraries of exactly this driver version "
-        "(libnvidia-compute, nvidia-driver-cuda-libs; on Windows, the whole driver). Start a "
-        "container again with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
+        "(libnvidia-compute, nvidia-driver-cuda-libs; on Windows, the whole driver). If this is a "
+        "container, start it again with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
         needs_root=True,
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
     ),
@@ -82,7 +83,8 @@ CAUSES = (
         check=CheckCommand("env | grep CUDA_VISIBLE; python -c 'import torch; torch.cuda.init()'", "CUDA_VISIBLE_DEVICES=7\nRuntimeError: Error 100: no CUDA-capable device is detected"),
         title="CUDA sees no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
-        text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
+        text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG, and the other problems that "
+        "doctor lists",
         symptom=True,
         asks=(checks.LIST_GPUS,),
     ),
@@ -91,8 +93,8 @@ CAUSES = (
         title="A system call of the CUDA driver failed (error {code})",
         means="Device nodes are missing or not accessible, or cgroup rules, seccomp rules or "
         "limits block the call.",
-        text="Start a container again, because it may have lost the device nodes. Outside "
-        "containers, create the device nodes, and check their owner and group",
+        text="A container may have lost its device nodes, so start it again. Outside containers, "
+        "create the device nodes, and check their owner and group",
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
     ),
@@ -104,7 +106,7 @@ CAUSES = (
         title="The NVSwitch fabric is not ready on {who}",
         means="On systems with NVSwitch, the Fabric Manager version must match the driver version "
         "exactly.",
-        text="Install the Fabric Manager version of the driver, and start it",
+        text="Install the Fabric Manager version that matches the driver, and start it",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         asks=("nvidia-smi -q | grep -A 3 Fabric",),
         says=(
@@ -120,8 +122,8 @@ CAUSES = (
         "libcuda-driver-mismatch",
         certain_if=proofs.message_states_it,
         title="The loaded libcuda does not match the loaded kernel driver (error {code})",
-        means="The loader finds an old or mounted copy, or the library of cuda-compat, before the "
-        "driver's own libcuda.",
+        means="The loader finds an old or mounted copy of libcuda, or the one from cuda-compat, "
+        "before the driver's own.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
         commands=_without_other_libcuda,
@@ -143,9 +145,9 @@ CAUSES = (
     Cause(
         "mps-server",
         by_check=True,
-        title="The CUDA MPS daemon refuses this process",
-        means="The daemon, which shares the GPU among programs, belongs to another user, is not "
-        "ready, or has too many clients.",
+        title="The CUDA MPS daemon rejects this process",
+        means="The daemon lets programs share the GPU. It belongs to another user, is not ready, "
+        "or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started it",
         # Source: NVIDIA, "Multi-Process Service".
         says=(says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),),
@@ -155,8 +157,8 @@ CAUSES = (
         "cuda-init-out-of-memory",
         by_check=True,
         title="CUDA failed to start because it ran out of memory (error 2)",
-        means="CUDA reserves a large address space, which `ulimit -v` or a small virtual machine "
-        "does not allow.",
+        means="CUDA reserves a large address space, but `ulimit -v` or a small virtual machine "
+        "does not allow that.",
         text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
         "the virtual machine more memory",
         explains=("out-of-memory",),
@@ -189,9 +191,9 @@ CAUSES = (
         "libcuda-stub",
         certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
-        "contains that stub",
-        means="The stub is only for linking programs on a machine without a driver, and cannot "
-        "run them.",
+        "contains the stub's folder",
+        means="The stub is only meant for linking programs on a machine without a driver; it "
+        "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=NO_DRIVER,
@@ -231,12 +233,12 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("ls -l /dev/nvidia* /dev/kfd /dev/dri/renderD*; id -nG", "crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo"),
         title="This user has no permission to open {node}",
-        means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
-        "block access.",
+        means="Only members of a certain group can open the device nodes, or SELinux or cgroup "
+        "rules block access.",
         text="Join the group that owns the device nodes (the command below shows it), and log out "
-        "and in again. If the group is root, an administrator or a setting (NVreg_DeviceFileMode) "
-        "restricted access. `sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` "
-        "opens them until the next boot",
+        "and in again. If that group is root, an administrator or a setting (NVreg_DeviceFileMode) "
+        "has restricted access. `sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` "
+        "opens the nodes to everyone until the next boot",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded", "amd-gpu", "intel-gpu"),
         formerly=("maker-device-permission",),
@@ -264,11 +266,11 @@ CAUSES = (
         by_check=True,
         title="{who}: {what}",
         plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
-        means="NVML counts GPUs but CUDA counts MIG instances, and uses only the first one unless "
-        "you select another.",
+        means="On GPUs with MIG, a process uses a single MIG instance: the first one, unless you "
+        "select another.",
         text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
-        "UUIDs of GPUs without MIG. Or turn MIG off as administrator while no program uses the "
-        "GPUs: `sudo nvidia-smi -mig 0`",
+        "UUIDs of GPUs without MIG. Or turn MIG off while no program uses the GPUs: `sudo "
+        "nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
         explains=("invalid-device-ordinal",),
         look=("nvidia-smi -L",),
@@ -285,7 +287,8 @@ CAUSES = (
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
         means="The mode Exclusive_Process allows one process at a time, and Prohibited allows "
         "none.",
-        text="End the other process, or set the compute mode to default. If no process uses the GPU, reboot",
+        text="Stop the other process, or set the compute mode back to Default. If no process uses "
+        "the GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         commands=("sudo nvidia-smi -c DEFAULT",),
@@ -298,9 +301,9 @@ CAUSES = (
         refuted_by=(Refutation(facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
         plain="The profile of this virtual GPU does not support CUDA",
-        means="vGPU profiles A and B do not support compute.",
-        text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
-        "for it",
+        means="vGPU profiles whose names end in A or B do not support CUDA.",
+        text="Give the virtual machine a profile that supports CUDA (one that ends in Q or C) and "
+        "a licence for that profile",
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         says=(
             says("device context 801", code="801"),
@@ -314,9 +317,9 @@ CAUSES = (
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
         plain="The virtual GPU has no licence, so the driver slows it down and finally refuses to run",
-        text="Install the licence server's token (and gridd.conf) and restart the licence client. "
-        "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
-        "names",
+        text="Install the token from the licence server (and gridd.conf), and restart the licence "
+        "client. In Kubernetes, put both files into the ConfigMap that you set in the GPU "
+        "operator's `driver.licensingConfig`",
         # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
         explains=(
             "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
@@ -332,8 +335,9 @@ CAUSES = (
         "invalid-device-ordinal",
         by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
-        title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-        means="There are more ranks (processes of a job) than GPUs, or an index is too large.",
+        title="CUDA_VISIBLE_DEVICES or a rank refers to a GPU that does not exist (error 101)",
+        means="The job has more processes (ranks) than there are GPUs, or a GPU index is too "
+        "large.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         asks=(checks.LIST_GPUS,),
         says=(

@@ -16,8 +16,8 @@ from gpusetup.messages.row import says
 
 NOT_SUPPORTED = Message(
     title="The loaded driver does not support {gpus}",
-    means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open ones. "
-    "Old GPUs work only with old drivers.",
+    means="GPUs before Turing need the proprietary kernel modules, and Blackwell and newer GPUs "
+    "need the open ones. Old GPUs work only with old drivers.",
     text="Install the driver branch and modules that this GPU needs",
     # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
     fix_for=drivers.driver_fix,
@@ -32,11 +32,11 @@ CAUSES = (
         refuted_by=(
             Refutation(facts.driver_is_new_enough, "wrong-libcuda-loaded", checks.WHICH_LIBCUDA),
         ),
-        title="{who} needs {needs}; found driver {driver}",
+        title="{who} needs {needs}, but the driver is {driver}",
         plain="The program or torch needs a newer driver",
-        means="Each major CUDA version has a minimum driver version, and a driver at or above it "
-        "runs every minor version too: on Linux CUDA 12 needs driver 525 or newer, and CUDA 13 "
-        "needs driver 580.",
+        means="Each major CUDA version has a minimum driver version, and a driver that meets it "
+        "runs every minor version too. On Linux, CUDA 12 needs driver 525 or newer, and CUDA 13 "
+        "needs driver 580 or newer.",
         text="Update the driver, or install a torch build for an older CUDA",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
@@ -66,9 +66,9 @@ CAUSES = (
         "hybrid-gpu-off",
         check=CheckCommand("prime-select query", "intel"),
         certain_if=proofs.message_states_it,
-        title="The NVIDIA GPU is switched off by {tool}",
+        title="{tool} has switched the NVIDIA GPU off",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
-        "block its module.",
+        "block its kernel module.",
         text="Turn the NVIDIA GPU on (`sudo prime-select on-demand`, `supergfxctl --mode Hybrid`, "
         "`sudo envycontrol --switch hybrid`, `sudo system76-power graphics hybrid`, or delete the "
         "line in /etc/modprobe.d), and reboot",
@@ -89,8 +89,8 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure Boot "
-        "rejects the module.",
+        means="Often the module was not rebuilt after a kernel update, nouveau uses the GPU, or "
+        "Secure Boot rejects the module.",
         text="Load or rebuild the module, block nouveau, or reboot",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
@@ -105,9 +105,9 @@ CAUSES = (
                 having={"build": ""},
                 title="The kernel module of driver {driver} was not built for kernel {kernel}",
                 plain="The NVIDIA driver's kernel module was not built for the running kernel",
-                means="Usually the kernel is newer than the driver, which builds only for kernels "
-                "that existed when it was released. In other cases, kernel headers or a compiler "
-                "are missing (see make.log).",
+                means="Usually the kernel is too new for this driver, which builds only for "
+                "kernels that existed when it was released. Otherwise, kernel headers or a "
+                "compiler are missing (see make.log).",
                 text="Install the headers for this kernel, and a driver that supports the kernel. "
                 "If the GPU needs an old driver branch, use an older kernel",
                 # Source: dkms's manual page; messages of nvidia-installer.
@@ -159,12 +159,12 @@ CAUSES = (
         by_check=True,
         title="{asked}: {problem}",
         plain="The driver does not respond",
-        means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
-        "(NVML or libcuda) may crash, hang or return an error. A container may have lost its "
-        "devices.",
+        means="If a GPU has stopped working, or the driver was only partly updated, one of the "
+        "driver's libraries (NVML or libcuda) may crash, hang or return an error. A container may "
+        "have lost its devices.",
         text="Reboot. If the error remains, reinstall the driver. If the driver only takes long to "
-        "start its GPUs, let doctor wait longer (`--timeout 120`). Until the reboot, "
-        "CUDA_VISIBLE_DEVICES can exclude a single GPU that does not respond",
+        "start its GPUs, let doctor wait longer (`--timeout 120`). If only one GPU does not "
+        "respond, you can exclude it with CUDA_VISIBLE_DEVICES until you reboot",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         asks=(checks.KERNEL_LOG,),
@@ -180,10 +180,11 @@ CAUSES = (
         means="Usually an update replaced the driver's packages while the old kernel module "
         "stayed loaded.",
         text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that "
-        "uses the GPU (also nvidia-persistenced and the desktop), then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
-        "sudo modprobe nvidia`. If other people use this machine, tell them first. If "
-        "nvidia-smi fails only in a container, restart the container, and keep driver packages out "
-        "of its image. If a reboot changes nothing, reinstall the driver",
+        "uses the GPU (including nvidia-persistenced and the desktop), then run `sudo modprobe -r "
+        "nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`. If other people use "
+        "this machine, tell them first. If nvidia-smi fails only in a container, restart the "
+        "container, and keep driver packages out of its image. If a reboot changes nothing, "
+        "reinstall the driver",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer",
@@ -203,11 +204,12 @@ CAUSES = (
         explains=("driver-not-loaded",),
         formerly=("gpu-not-supported-by-driver",),
         title="The driver is loaded but cannot start {who}",
-        means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
-        "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. A cluster job that did not request a GPU sees none.",
-        text="Shut the machine down fully and start it again. If that does not help, reinstall "
-        "the driver with the modules that the GPU needs (open or closed)",
+        means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason. For example, the "
+        "driver does not support the GPU, its power or seating is bad, its firmware (GSP) failed, "
+        "or there is too little PCI address space. A cluster job also sees no GPU if it did not "
+        "request one.",
+        text="Shut the machine down fully and start it again. If that does not help, reinstall the "
+        "driver with the kernel modules that the GPU needs (open or proprietary)",
         # Source: messages of NVIDIA's open kernel modules.
         commands=drivers.driver_commands,
         needs_root=True,
