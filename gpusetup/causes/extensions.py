@@ -105,7 +105,7 @@ CAUSES = (
         "extension-abi-mismatch",
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
-        title="{module} was built for a different torch from the installed one",
+        title="{module} was built for a different torch than the one installed",
         means="An extension works only with the torch release and CUDA version that it was compiled "
         "for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
@@ -118,8 +118,8 @@ CAUSES = (
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
                 '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). Or '
-                "reinstall flash-attn without its cache: its installer downloads the wheel for "
-                "this torch, CUDA and Python if there is one, and otherwise builds from source, "
+                "reinstall flash-attn without the cache. Its installer downloads the wheel for "
+                "your torch, CUDA and Python if there is one. Otherwise it builds from source, "
                 "which may take hours",
                 commands=(
                     IN_THIS_ENVIRONMENT[0],
@@ -145,8 +145,8 @@ CAUSES = (
         "extension-arch-mismatch",
         title="{who} has no kernel for {gpu}",
         plain="An extension has no kernel for the GPU, but torch has one",
-        means="The extension was compiled for the GPUs of another machine.",
-        text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
+        means="The extension was compiled for other GPUs, for example on another machine.",
+        text="Rebuild the extension for this GPU, or install a newer release's wheel",
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
@@ -171,12 +171,13 @@ CAUSES = (
     Cause(
         "cxx-standard-too-old",
         certain_if=proofs.message_states_it,
-        title="The package's sources, its compiler or nvcc are too old for torch's headers",
-        means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
-        "torch 2.14. torch 1.11 removed the THC headers; ATen and c10 replace them.",
+        title="The package's source code, the compiler or nvcc is too old for torch's headers",
+        means="torch's headers require C++14 since torch 1.5, C++17 since 2.1, and C++20 since "
+        "2.14. torch 1.11 replaced the THC headers with ATen and c10.",
         text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its "
-        "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of "
-        "torch's CUDA. Or install the torch release that the extension was written for",
+        "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and with nvcc "
+        "from the same CUDA version as torch's. Or install the torch release that the extension "
+        "was written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         look=(checks.CUDA_OF_TORCH, "nvcc --version", "g++ --version"),
         says=(
@@ -196,9 +197,9 @@ CAUSES = (
         ),
         title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
-        text="Install an older compiler (Ubuntu: `sudo apt install g++-VERSION`; Visual Studio: "
-        "an older MSVC toolset, in its own prompt) and let nvcc use it. Or use a newer toolkit "
-        "with the same CUDA major version as torch",
+        text="Install an older compiler (Ubuntu: `sudo apt install g++-VERSION`; Visual Studio: an "
+        "older MSVC toolset, in its own prompt) and have nvcc use that compiler. Or use a newer "
+        "CUDA toolkit with the same major version as torch's CUDA",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
@@ -215,7 +216,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{package} needs torch to build, but pip or uv builds it in an environment without "
         "torch",
-        means="pip and uv build each package in a new environment that contains only the build "
+        means="By default, pip and uv build each package in a new environment with only the build "
         "requirements that the package declares.",
         text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
@@ -250,10 +251,11 @@ CAUSES = (
             r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
         ),
         title="A package must be compiled, but the C++ compiler or ninja is missing",
-        means="There is no wheel for this Python and system, so the installer tries to compile it.",
+        means="The package has no wheel for this Python and system, so the installer tries to "
+        "compile it.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "
-        "and Ubuntu: build-essential) and ninja (`pip install ninja`), or a wheel of the package "
-        "instead",
+        "and Ubuntu: build-essential) and ninja (`pip install ninja`). Or install a release of the "
+        "package that has a wheel",
         # Source: messages of setuptools and cpp_extension.
         commands=lambda context: () if on(context, "linux") else BUILD_TOOLS,
         needs_root=True,
@@ -277,11 +279,11 @@ CAUSES = (
         "extension-not-built",
         refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "module-shadowed"),),
         title="The compiled part of {module} is missing",
-        means="The build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
-        "variant without compiled operators is installed.",
-        text="Rebuild the extension with the nvcc of torch's CUDA version, on the machine with "
-        "the GPU, and read the build's output. Without a GPU (`docker build`, a login node), set "
-        "TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
+        means="The build failed or was skipped (for example without a compiler, CUDA toolkit or "
+        "visible GPU), or you installed a variant without compiled operators.",
+        text="Rebuild the extension on the machine with the GPU, with nvcc from the same CUDA "
+        "version as torch's, and read the build's output. Without a GPU (`docker build`, a login "
+        "node), set TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
         "torch.cuda.get_device_capability() prints it there (flash-attn reads "
         "FLASH_ATTN_CUDA_ARCHS instead, 80 for an RTX 30 or 40)",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
@@ -314,8 +316,8 @@ CAUSES = (
             for event in events(context, "cuda-toolkit-mismatch-extension-build")
         ),
         title="nvcc and torch have different CUDA versions, so building extensions fails",
-        text="Build with an nvcc of torch's CUDA version (at least the same major version): "
-        "install that toolkit if it is missing, and set CUDA_HOME to it",
+        text="Build with a CUDA toolkit of the same version as torch's CUDA (or at least the same "
+        "major version). Install that toolkit if it is missing, and set CUDA_HOME to its folder",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
@@ -333,12 +335,13 @@ CAUSES = (
     Cause(
         "cuda-toolkit-missing",
         check=CheckCommand("nvcc --version", "bash: nvcc: command not found"),
-        title="The build needs a CUDA toolkit and cannot find one",
+        title="The build needs a CUDA toolkit but cannot find one",
         means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc).",
         text="Run `gpusetup resolve NAME` to look for a prebuilt wheel of the extension. If the "
-        "extension is optional, do not install it. To build it, install the CUDA toolkit of "
-        "torch's CUDA version (unless `nvcc --version` shows it) and set CUDA_HOME to it (Windows: "
-        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
+        "extension is optional, you can leave it out. To build the extension, install the CUDA "
+        "toolkit in torch's CUDA version (unless `nvcc --version` already shows that version), and "
+        "set CUDA_HOME to its folder. On Windows, the installer from "
+        "https://developer.nvidia.com/cuda-toolkit-archive sets CUDA_PATH for you",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         fix_for=_toolkit,
@@ -347,8 +350,8 @@ CAUSES = (
                 where=(_only_a_shell_looked,),
                 title="nvcc is not installed, or not on PATH",
                 text="torch's wheels include all parts of CUDA that they need, so you do not need "
-                "nvcc to use the GPU. Only if you compile CUDA code yourself, install the toolkit "
-                "of torch's CUDA version and set CUDA_HOME to it",
+                "nvcc to use the GPU. You only need the CUDA toolkit to compile CUDA code "
+                "yourself: install it in torch's CUDA version, and set CUDA_HOME to its folder",
                 only=Severity.NOTE,
             ),
         ),

@@ -26,10 +26,11 @@ CAUSES = (
         by_check=True,
         certain_if=proofs.message_states_it,
         title="{who} has fallen off the PCI bus",
-        means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
+        means="Possible reasons are a power fault, overheating, a loose card, or PCIe power saving "
         "(ASPM).",
-        text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
-        "seating and riser, and add `pcie_aspm.policy=performance` to the kernel's command line",
+        text="Reboot, or better, power the machine off completely. If the fault comes back, check "
+        "the power supply, cooling, seating and riser, and add `pcie_aspm.policy=performance` to "
+        "the kernel's command line",
         explains=("driver-not-loaded",),
         commands=("sudo reboot",),
         asks=(checks.KERNEL_LOG,),
@@ -45,9 +46,9 @@ CAUSES = (
         by_check=True,
         title="The system processor (GSP) of {who} does not respond",
         means="The GPU's firmware or hardware stopped working.",
-        text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
-        "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` for "
-        "the nvidia module",
+        text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary kernel "
+        "modules, you can also turn the GSP off by setting `NVreg_EnableGpuFirmware=0` for the "
+        "nvidia module",
         commands=("sudo reboot",),
         says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
     ),
@@ -55,12 +56,12 @@ CAUSES = (
         "ecc-error",
         by_check=True,
         certain_if=proofs.message_states_it,
-        title="{who}: memory errors that ECC cannot correct",
+        title="{who} has memory errors that ECC cannot correct",
         plain="The GPU has memory errors that ECC cannot correct",
-        means="A part of the GPU's memory is bad. A reset takes it out of use: GPUs from Ampere on "
-        "replace the row with a spare one, older ones retire the page.",
-        text="Reset the GPU or reboot. If the error comes back, if the remapping of a row failed, "
-        "or if 60 or more pages are retired, the GPU must be replaced",
+        means="Part of the GPU's memory is bad. After a reset, the GPU no longer uses that part: "
+        "Ampere and newer GPUs replace the row with a spare one, and older GPUs retire the page.",
+        text="Reset the GPU or reboot. If the error comes back, if a row could not be remapped, or "
+        "if 60 or more pages are retired, have the GPU replaced",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
@@ -75,12 +76,12 @@ CAUSES = (
         "hardware-fault",
         by_check=True,
         title="{who} reported a fault: {what}",
-        means="A part of the GPU failed, for example a controller, a link or a power connector, "
-        "or a CUDA kernel did not finish.",
-        text="Save the driver's report, then end the programs on the GPU and reset it, or reboot. "
-        "If the fault comes back, install another branch of the driver, remove overclocking, and "
-        "check heat, power and seating. If it comes back again, run NVIDIA's field diagnostic and "
-        "have the GPU replaced",
+        means="Part of the GPU failed (for example a controller, a link or a power connector), or "
+        "a CUDA kernel did not finish.",
+        text="Save the driver's bug report. Then stop the programs that use the GPU and reset the "
+        "GPU, or reboot. If the fault comes back, install another driver branch, remove any "
+        "overclocking, and check cooling, power and seating. If that does not help, run NVIDIA's "
+        "field diagnostic and have the GPU replaced",
         events=("hardware-fault", "sxid"),
         # A reset or a reboot clears what the report shows.
         commands=("sudo nvidia-bug-report.sh", "sudo reboot"),
@@ -98,12 +99,12 @@ CAUSES = (
     Cause(
         "power-thermal-throttle",
         severity=Severity.WARNING,
-        title="{who}: throttled because of heat or power",
+        title="{who} is throttled because of heat or power",
         plain="The GPU is throttled because of heat or power",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
-        "designed: if the card and the power supply allow more, raise it with `sudo nvidia-smi "
-        "-pl WATTS`",
+        "designed. If the card and the power supply allow more, raise the limit with `sudo "
+        "nvidia-smi -pl WATTS`",
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
     ),
     Cause(
@@ -111,11 +112,10 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=pcie.link.width.current,pcie.link.width.max --format=csv", "pcie.link.width.current, pcie.link.width.max\n1, 16"),
         severity=Severity.WARNING,
         title="{who} has a slow PCIe link",
-        means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
-        "link.",
-        text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
+        means="A few corrected PCIe errors are harmless, but many of them slow the link down.",
+        text="Reseat the card in a slot with all lanes, without a riser, and check the slot's "
         "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
-        "generation lower. If they fill the log, the kernel option "
+        "generation lower. If these errors fill the log, the kernel option "
         "`pcie_aspm.policy=performance` often helps",
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: shows_no_other_failure(context, "pcie-slow", "pcie-errors"),),
@@ -125,8 +125,9 @@ CAUSES = (
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
-        means="nvidia-smi can show memory used but no process: a leftover one may hold it.",
-        text="End the process that uses the memory",
+        means="If nvidia-smi shows used memory but no process, a leftover process may still hold "
+        "it.",
+        text="Stop the process that uses the memory",
         look=("nvidia-smi",),
     ),
     Cause(
@@ -134,8 +135,8 @@ CAUSES = (
         certain_if=proofs.capability_is_read,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_cap --format=csv", "name, compute_cap\nTesla T4, 7.5"),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
-        text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
-        "train one",
+        text="Use float16 instead: pass `--dtype half` to your server (for example vLLM), or set "
+        "`fp16=True` in your training arguments",
         # Source: CUDA C++ Programming Guide, compute capabilities.
         says=(
             says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
@@ -148,7 +149,7 @@ CAUSES = (
         "gpu-too-old-for-triton",
         certain_if=proofs.message_states_it,
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0 or higher",
-        text='Run without compilation: remove torch.compile, or use backend="eager"',
+        text='Run your program without compilation: remove torch.compile, or use backend="eager"',
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
             rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
@@ -157,9 +158,9 @@ CAUSES = (
     ),
     Cause(
         "jetson-wrong-wheel",
-        title="This Jetson has a torch that was built for servers",
-        means="Before CUDA 13.2, a Jetson's GPU needs the wheels that NVIDIA publishes for its "
-        "JetPack.",
+        title="The torch on this Jetson was built for servers",
+        means="With a CUDA version older than 13.2, a Jetson needs the wheels that NVIDIA "
+        "publishes for its JetPack.",
         text="Install NVIDIA's wheel for this JetPack",
         # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
         explains=(

@@ -45,16 +45,16 @@ CAUSES = (
         title="/dev/shm is too small for DataLoader workers and NCCL",
         means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), of "
         "which docker gives a container only 64 MiB by default.",
-        text="Give the container more shared memory (`--shm-size=8g`; in Kubernetes, an `emptyDir` "
-        "with `medium: Memory` at /dev/shm), or use num_workers=0",
+        text="Give the container more shared memory (`--shm-size=8g`; in Kubernetes, mount an "
+        "`emptyDir` with `medium: Memory` at /dev/shm), or use num_workers=0",
         cases=(
             Message(
                 where=(no(in_container),),
                 title="Bus error: /dev/shm is too small, or a file that a worker reads is "
                 "incomplete",
-                text="First check how large /dev/shm is. If it is small, start the container with "
-                "`--shm-size=8g`, or use num_workers=0. If it is large, look for a full disk, or "
-                "for a dataset that is damaged or on a network disk",
+                text="First check how large /dev/shm is. If /dev/shm is small, start the container "
+                "with `--shm-size=8g`, or use num_workers=0. If it is large enough, check whether "
+                "a disk is full, or whether the dataset is damaged or on a network disk",
             ),
         ),
         asks=("df -h",),
@@ -89,9 +89,10 @@ CAUSES = (
     Cause(
         "tf32-precision",
         check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
-        title="The GPU computes float32 products in TF32: results differ in the third digit",
-        means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it for matrix products, "
-        "and every torch for convolutions.",
+        title="float32 results differ in the third digit because the GPU multiplies in TF32",
+        means="Ampere and newer GPUs support TF32, which is faster but less exact. By default, "
+        "torch 1.7 to 1.11 uses TF32 for matrix products, and every torch uses it for "
+        "convolutions.",
         text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
         "torch.backends.cudnn.allow_tf32 = False",
         only=Severity.NOTE,
@@ -101,18 +102,18 @@ CAUSES = (
         "dataloader-worker-killed",
         check=CheckCommand("sudo dmesg | grep -i 'killed process'", "Out of memory: Killed process 4711 (python3) total-vm:61204020kB, anon-rss:30106044kB"),
         title="A DataLoader worker was killed because the host ran out of memory",
-        means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
-        "largest process. Every worker has its own copy of the dataset's data.",
+        means="When memory runs out, the system (or a cgroup, or the batch system) kills the "
+        "largest process. Each DataLoader worker adds its own copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
         "prefetch_factor, or give the job more memory",
         cases=(
             Message(
                 having={"signal": "segmentation|abort|floating"},
                 title="A DataLoader worker crashed: {signal}",
-                means="A compiled library that loads the data (a decoder, OpenCV, a tokenizer) "
-                "stopped its process.",
-                text="Run it with num_workers=0 and `python -X faulthandler`. The first `File` "
-                "line that it prints shows the library: update it",
+                means="A compiled library that the worker loads data with (a decoder, OpenCV or a "
+                "tokenizer) crashed.",
+                text="Run the program with num_workers=0 and `python -X faulthandler`. The first "
+                "`File` line in its output shows which library crashed: update that library",
             ),
         ),
         # Source: torch/utils/data/_utils/signal_handling.py.
@@ -125,7 +126,8 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host ran out of memory",
-        means="The computer ran out of RAM (not of GPU memory), or the container reached its limit.",
+        means="The computer ran out of RAM (not GPU memory), or the container reached its memory "
+        "limit.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",
         # Source: Linux documentation, OOM killer.
@@ -145,8 +147,9 @@ CAUSES = (
         "open-files-limit",
         certain_if=proofs.message_states_it,
         title="Too many open files: DataLoader workers share tensors through file descriptors",
-        text="Raise the limit in the shell that starts the program (docker: `--ulimit "
-        "nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf). Or call "
+        text="Raise the limit in the shell that starts the program (with docker: `--ulimit "
+        "nofile=65535:65535`). If the hard limit is too low, raise it in "
+        "/etc/security/limits.conf. Or call "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
         commands=('ulimit -n "$(ulimit -Hn)"',),
@@ -158,8 +161,8 @@ CAUSES = (
         certain_if=proofs.numbers_show_it_is_full,
         check=CheckCommand("nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv", "name, memory.total [MiB], memory.used [MiB]\nNVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"),
         title="The GPU's memory is full",
-        means="The model, its gradients and optimizer states, the activations and other programs "
-        "share the GPU's memory.",
+        means="The model, its gradients, optimizer states and activations share the GPU's memory "
+        "with other programs.",
         text=training.STEPS,
         # Source: torch documentation, memory management.
         fix_for=training.full_memory,
@@ -167,33 +170,32 @@ CAUSES = (
             Message(
                 having={"alone": ""},
                 text="This one tensor is larger than the whole GPU. Check its shape: for example, "
-                "attention that is written out by hand grows with the square of the input's "
+                "hand-written attention needs memory that grows with the square of the input's "
                 "length. Use `scaled_dot_product_attention` or a shorter input",
             ),
             Message(
                 having={"others": ""},
                 title="Other programs use {others} of the GPU's {total}",
-                text="End the program that uses the memory (often an earlier run or another "
+                text="Stop the program that uses the memory (often an earlier run or another "
                 "notebook), or use another GPU. A smaller batch does not help here",
             ),
             Message(
                 having={"unused": ""},
                 title="CUDA could not allocate {asked} of GPU memory, although {unused} is free",
-                means="On Windows (and in WSL), GPU memory also needs the computer's memory and "
-                "page file, so their limit is reached first. On other systems, it is a limit of "
-                "the process.",
+                means="On Windows (and in WSL), GPU memory is also backed by the computer's memory "
+                "and page file, and these can run out first. On other systems, a limit of the "
+                "process stops the allocation.",
                 text="Watch the computer's memory while the program runs (Windows: the committed "
                 "memory in the Task Manager). Enlarge the page file; in WSL, raise `memory=` in "
                 "%UserProfile%\\.wslconfig. A smaller batch does not help",
             ),
             Message(
                 having={"engine": "vLLM|SGLang"},
-                title="The share of the GPU's memory that {engine} uses is too small or not free",
-                text="Lower the context length or the number of requests (vLLM: "
-                "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
-                "`--max-running-requests`). If no other program uses the GPU, let the server use "
-                "a larger share of its memory (vLLM: `--gpu-memory-utilization`; SGLang: "
-                "`--mem-fraction-static`)",
+                title="The share of GPU memory that {engine} may use is too small or not free",
+                text="Lower the context length or the number of requests (vLLM: `--max-model-len`, "
+                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no "
+                "other program uses the GPU, let the server use a larger share of the GPU's memory "
+                "(vLLM: `--gpu-memory-utilization`; SGLang: `--mem-fraction-static`)",
             ),
             Message(
                 having={"engine": "llama.cpp"},
@@ -202,11 +204,12 @@ CAUSES = (
             ),
             Message(
                 where=(lambda context: bool(events(context, "ran-first")),),
-                text="The training computed steps before it failed, so something later needed "
-                "more: the longest batch, an evaluation, or a loss or output that is kept with "
-                "its graph (store `loss.item()` and `out.detach()`). Run it under `gpusetup "
-                "monitor`, which shows whether the memory jumps or grows. If the longest batch is "
-                "the reason, limit its length, or use a smaller batch with gradient accumulation",
+                text="The training completed some steps before it failed, so a later step needed "
+                "more memory: for example the longest batch, an evaluation, or a loss or output "
+                "that you store with its graph (store `loss.item()` and `out.detach()` instead). "
+                "Run the training under `gpusetup monitor`, which shows whether the memory jumps "
+                "or grows. If the longest batch is the reason, limit its length, or use a smaller "
+                "batch with gradient accumulation",
                 look=("gpusetup monitor -- python train.py",),
             ),
         ),

@@ -120,7 +120,8 @@ CAUSES = (
     Cause(
         "library-missing",
         title="{library} is missing from this system",
-        means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
+        means="The library is not part of torch or CUDA but comes with the system. For example, "
+        "OpenCV needs libGL.",
         text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
         "numactl-libs)",
@@ -137,12 +138,13 @@ CAUSES = (
             Message(
                 having={"why": ""},
                 title="The system cannot load {library}: {why}",
-                means="A folder that is mounted noexec, too little memory or address space, "
-                "libraries that used up the static TLS block (mostly libgomp on aarch64), or a "
-                "system that refuses executable stacks (glibc 2.41) keeps it from loading.",
+                means="Possible reasons are a file system mounted with noexec, too little memory "
+                "or address space, other libraries that used up the static TLS block (mostly "
+                "libgomp on aarch64), or a system that refuses executable stacks (glibc 2.41).",
                 text="Move the environment and TMPDIR to a file system without noexec, and raise "
-                "`ulimit -v`. For a TLS block, import torch first in the program. For an "
-                "executable stack, install a newer release of the package",
+                "`ulimit -v`. If the message mentions the TLS block, import torch first in the "
+                "program. If it mentions an executable stack, install a newer release of the "
+                "package",
                 # Source: glibc's sources, dl-load.c and dl-tls.c; glibc 2.41's release notes.
                 look=("findmnt -O noexec", "ulimit -a"),
             ),
@@ -154,9 +156,10 @@ CAUSES = (
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
         means="torch needs its own cuDNN, cuBLAS and nvJitLink. If an older copy loads first, "
-        "torch fails or lacks symbols.",
-        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If it is not set, "
-        "check which file was loaded: it may come from a system package or from a second torch",
+        "torch fails, often because a symbol is missing.",
+        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If the variable is "
+        "not set, check which file was loaded, because it may come from a system package or a "
+        "second torch",
         # Source: ld.so's manual page.
         before_torch=(Severity.ERROR,),
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
@@ -177,23 +180,25 @@ CAUSES = (
         cases=(
             Message(
                 having={"loaded": "", "compiled": ""},
-                title="The program needs a library in version {compiled} or newer, but version "
+                title="The program needs version {compiled} or newer of a library, but version "
                 "{loaded} is loaded",
                 plain="The loaded CUDA library is older than the one the program was compiled with",
-                text="Upgrade the library in this environment to that version or a newer one "
-                "(pip: `pip install --upgrade 'jax[cuda12]'`; conda: update `cudnn`). If torch in "
-                "the same environment requires its own version, use a separate environment for "
-                "each. Remove folders of another CUDA version from LD_LIBRARY_PATH",
+                text="Upgrade the library in this environment (pip: `pip install --upgrade "
+                "'jax[cuda12]'`; conda: update `cudnn`). If torch in the same environment requires "
+                "a different version, use a separate environment for each program. Remove folders "
+                "of another CUDA version from LD_LIBRARY_PATH",
             ),
             Message(
                 having={"of": "its stack"},
-                title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
-                means="These libraries work only with those of the same release, and PyTorch's wheels "
-                "include them. After a partial update, or if LD_LIBRARY_PATH names another ROCm, "
-                "oneAPI or torch, one library lacks a function that another one calls.",
-                text="Remove folders of ROCm, oneAPI (setvars.sh) and other torches from "
-                "LD_LIBRARY_PATH and LD_PRELOAD. If that does not help, install torch in a new "
-                "environment (`gpusetup install --venv .venv-torch`)",
+                title="{library} is not compatible with the other libraries of ROCm, oneAPI or "
+                "torch",
+                means="PyTorch's wheels include these libraries, which only work together if all "
+                "are from the same release. After a partial update, or if LD_LIBRARY_PATH contains "
+                "another ROCm, oneAPI or torch, one library lacks a function that another one "
+                "calls.",
+                text="Remove the folders of ROCm, oneAPI (added by setvars.sh) and other torch "
+                "installations from LD_LIBRARY_PATH and LD_PRELOAD. If that does not help, install "
+                "torch in a new environment (`gpusetup install --venv .venv-torch`)",
                 commands=("unset LD_LIBRARY_PATH", "unset LD_PRELOAD"),
                 # Source: ld.so(8); PyTorch, "Getting Started on Intel GPU".
             ),
@@ -227,8 +232,8 @@ CAUSES = (
         "wrong-libcuda-loaded",
         check=CheckCommand("python -c \"import ctypes; ctypes.CDLL('libcuda.so.1'); print(set(line.split()[-1] for line in open('/proc/self/maps') if 'libcuda' in line))\"", "{'/usr/local/cuda/compat/libcuda.so.550.54.14'}"),
         title="The program does not load the driver's own libcuda: {fact}",
-        means="libcuda tells the program which CUDA version it supports, and a toolkit's stub or "
-        "a cuda-compat library reports a lower version than the driver's own.",
+        means="A program learns from libcuda which CUDA version it can use. A toolkit's stub or a "
+        "cuda-compat library reports a lower version than the driver's own libcuda.",
         text="Keep the driver and torch. Check which libcuda is loaded, and remove folders called "
         "`stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image), or from "
         "/etc/ld.so.conf.d (then run `sudo ldconfig`). If the machine has not been restarted since a driver update, restart it",
@@ -237,9 +242,11 @@ CAUSES = (
     Cause(
         "library-not-on-path",
         title="The loader does not search the folder of {library}",
-        means="A wheel's libraries are in folders of site-packages that only torch searches.",
-        text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
-        "starts, or import torch first in the program, because torch loads its own CUDA libraries",
+        means="CUDA libraries from wheels are in folders under site-packages that only torch "
+        "searches.",
+        text="You do not need to install anything. Add the library's folder to LD_LIBRARY_PATH "
+        "before you start the program. Or import torch first in the program, because torch then "
+        "loads its CUDA libraries",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
         fix_for=_folder_on_the_path,
     ),
@@ -247,7 +254,8 @@ CAUSES = (
         "dll-load-order",
         title="Older DLLs are loaded before torch: {fact}",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
-        "their own C++ runtime, and if that one is older than torch's, torch's DLLs do not start.",
+        "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
+        "DLLs fail to load.",
         text="Keep the installed torch. Make `import torch` the first line of the program, before "
         "the package with the older DLLs, or update that package",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
@@ -256,9 +264,10 @@ CAUSES = (
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
-        means="Functions whose names begin with `cu` belong to the driver's libcuda.so.1.",
-        text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
-        "package's project). As a workaround, set LD_PRELOAD to the driver's libcuda.so.1 (NixOS: "
+        means="This function is part of the driver's library libcuda.so.1, which the package must "
+        "be linked to.",
+        text="Your driver and CUDA are fine. Report the missing link to the package's project. As "
+        "a workaround, set LD_PRELOAD to the driver's libcuda.so.1 (NixOS: "
         "/run/opengl-driver/lib/libcuda.so.1)",
         # Source: cuda.h (the driver API); ld.so(8).
         look=("ldd {path}",),
@@ -269,23 +278,24 @@ CAUSES = (
         check=CheckCommand("python -m pip list | grep -i nvidia  # Windows: python -m pip list | findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
-        means="PyTorch's wheels include their own CUDA libraries, so usually another package "
-        "needs a version that is not installed. The number in cudart, cublas and nvrtc is the "
-        "CUDA version (libcudart.so.12 is CUDA 12); others have their own (torch 2.4 and newer "
-        "includes cuDNN 9).",
+        means="PyTorch's wheels include their own CUDA libraries, so usually another package needs "
+        "a version that is not installed. The number in the names of cudart, cublas and nvrtc is "
+        "the CUDA version (libcudart.so.12 belongs to CUDA 12). Other libraries have their own "
+        "version numbers (torch 2.4 and newer includes cuDNN 9).",
         text="If an extension needs the library (the traceback names the extension's file), "
-        "install the extension's build for torch's CUDA. Otherwise, install torch with its "
+        "install the extension's build for torch's CUDA version. Otherwise, install torch with its "
         "libraries. ",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         fix_for=paste.install_torch,
         cases=(
             Message(
                 having={"library": CUDNN_8},
-                text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
-                "4.5, which faster-whisper uses, onnxruntime-gpu before 1.19). torch 2.4 and "
-                "newer includes cuDNN 9. Keep torch, and update that program, or install the "
-                "release for this cuDNN (with torch before 2.4: `ctranslate2==4.4.0`). Add "
-                "nvidia/cudnn/lib and nvidia/cublas/lib of site-packages to LD_LIBRARY_PATH",
+                text="A program that was built for cuDNN 8 needs this library: for example "
+                "CTranslate2 before 4.5, which faster-whisper uses, or onnxruntime-gpu before "
+                "1.19. torch 2.4 and newer includes cuDNN 9. Keep torch, and update that program, "
+                "or install its release for the cuDNN that you have (with torch before 2.4: "
+                "`ctranslate2==4.4.0`). Add nvidia/cudnn/lib and nvidia/cublas/lib of "
+                "site-packages to LD_LIBRARY_PATH",
             ),
             Message(
                 having={"module": ""},
@@ -297,9 +307,10 @@ CAUSES = (
             Message(
                 where=(_another_package_needs_it,),
                 text="Another package, not torch, needs this library (the traceback names its "
-                "file). If it is for torch's CUDA version, import torch before the package, or put "
-                "the folders nvidia/*/lib of site-packages first in LD_LIBRARY_PATH. Otherwise "
-                "install the package's build for torch's CUDA version, or rebuild it here",
+                "file). If the package is built for torch's CUDA version, import torch before the "
+                "package, or put the folders nvidia/*/lib of site-packages first in "
+                "LD_LIBRARY_PATH. Otherwise install the package's build for torch's CUDA version, "
+                "or rebuild it here",
                 look=(checks.CUDA_OF_TORCH,),
             ),
         ),
@@ -328,9 +339,9 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile needs Triton, and torch for Windows does not include it",
-        means="torch includes Triton on Linux only.",
-        text="Install the community build triton-windows, in the release that fits this torch "
-        "(2.4 or newer). As an alternative, do not use torch.compile",
+        means="Only torch for Linux comes with Triton.",
+        text="Install the release of triton-windows (a community build) that matches your torch "
+        "(2.4 or newer). Or do without torch.compile",
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
         says=(
@@ -342,9 +353,9 @@ CAUSES = (
     Cause(
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
-        title="torch.compile finds no working Triton that fits this torch",
-        means="Each torch for Linux needs its own release of triton. That release is missing, broken or "
-        "a different one is installed, or the driver does not respond to Triton.",
+        title="torch.compile cannot find a working Triton for this torch",
+        means="Each torch release for Linux needs a particular release of triton. That release is "
+        "missing or broken, a different one is installed, or Triton cannot reach the driver.",
         text="Keep torch, and install the release of triton that it requires. "
         '`python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
@@ -360,11 +371,11 @@ CAUSES = (
     Cause(
         "triton-build-failed",
         look=(checks.WHICH_LIBCUDA,),
-        title="Triton cannot build its helper program: the C code does not compile",
+        title="Triton cannot compile the C code of its helper program",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
-        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), make a "
-        "link named libcuda.so to the driver's libcuda.so.1 in a new folder, and set "
-        "TRITON_LIBCUDA_PATH to this folder",
+        text="Read the compiler's first error above. If the compiler cannot find libcuda "
+        "(`-lcuda`), create a link named libcuda.so to the driver's libcuda.so.1 in a new folder, "
+        "and set TRITON_LIBCUDA_PATH to that folder",
         # Source: Triton's sources (build.py, driver.py).
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
@@ -422,10 +433,10 @@ CAUSES = (
         formerly=("guarded-set-changed", "requirement-broken"),
         severity=Severity.WARNING,
         title="{package} requires {needs}, but {have} is installed",
-        plain="A package needs a different torch version from the installed one",
-        means="pip and uv install such a package with a warning at most. The package then fails "
-        "at import or runs without its kernels.",
-        text="Install releases that work together",
+        plain="A package needs a different torch version than the one installed",
+        means="pip and uv install such a package anyway, at most with a warning. The package then "
+        "fails at import, or runs without its compiled kernels.",
+        text="Install releases of torch and the package that work together",
         commands=("gpusetup install {package}",),
         # Source: each row in data/companions.json names its own.
         look=("pip check",),
@@ -438,7 +449,7 @@ CAUSES = (
         "numpy-abi-mismatch",
         certain_if=proofs.message_states_it,
         title="torch or another module was built for NumPy 1, but NumPy 2 is installed",
-        means="torch before 2.3 was compiled against NumPy 1.",
+        means="torch releases before 2.3 were compiled against NumPy 1 and cannot use NumPy 2.",
         text="Install NumPy 1, or torch 2.3 or newer",
         # Source: NumPy 2 migration guide.
         commands=("pip install 'numpy<2'",),
@@ -446,8 +457,8 @@ CAUSES = (
             Message(
                 having={"wants": ""},
                 title="A module was built for NumPy 2, but NumPy 1 is installed",
-                means="A module for NumPy 2 does not run with NumPy 1.",
-                text="Update NumPy, or install an older release of the module that needs it",
+                means="A module that was compiled against NumPy 2 does not run with NumPy 1.",
+                text="Update NumPy, or install an older release of the module",
                 commands=("pip install --upgrade 'numpy>=2'",),
             ),
         ),

@@ -18,25 +18,26 @@ def _rocm_finds_no_gpu(context: RuleContext) -> bool:
 NODES_FOR_A_CONTAINER = (
     "On the host, add `--device /dev/kfd --device /dev/dri` (Intel: only `--device /dev/dri`) and "
     '`--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"` to the command that '
-    "starts the container (LXC in Proxmox: Device Passthrough; Kubernetes: the maker's device "
-    "plugin). Docker Desktop's virtual machine on Windows has none of these nodes"
+    "starts the container (LXC in Proxmox: Device Passthrough; Kubernetes: the GPU vendor's device "
+    "plugin). Docker Desktop on Windows does not have these devices"
 )
 
 NOT_LOADED = Message(
     title="The kernel driver of {who} is not loaded",
-    means="ROCm and Level Zero reach the GPU through a device node, which only the driver (amdgpu, "
-    "i915 or xe) creates. ROCm and torch do not include the driver.",
-    text="Load amdgpu (Intel: xe, older GPUs i915). If it does not load, `sudo dmesg` shows why: "
-    "the kernel is older than the GPU or was built without CONFIG_HSA_AMD, firmware files are "
-    "missing, Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it",
+    means="ROCm and Level Zero access the GPU through a device node, which only the kernel driver "
+    "(amdgpu, i915 or xe) creates. ROCm and torch do not include this driver.",
+    text="Load amdgpu (for Intel GPUs: xe, or i915 for older ones). If the module does not load, "
+    "`sudo dmesg` shows why. For example, the kernel is older than the GPU or was built without "
+    "CONFIG_HSA_AMD, firmware files are missing, Secure Boot rejects the module, or a file in "
+    "/etc/modprobe.d blocks it",
     commands=("sudo modprobe {module}",),
     # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for WSL
     # with ROCm"; Linux, drivers/gpu/drm.
 )
 NOT_IN_THE_CONTAINER = Message(
-    title="This container was not given the GPU of {who}",
-    means="A container has only the device nodes that you give it when it starts. `--gpus all` is "
-    "an NVIDIA option and adds none of these.",
+    title="This container has no access to the GPU: {who}",
+    means="A container has only the device nodes that you pass to it when it starts. `--gpus all` "
+    "is an NVIDIA option and does not add them.",
     text=NODES_FOR_A_CONTAINER,
     # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
 )
@@ -55,7 +56,7 @@ NO_KERNELS = Message(
     where=(lambda context: bool(events(context, "hip-kernel-missing")),),
     title="{build} has no kernels for {board}",
     plain="torch's ROCm build has no kernels for this GPU",
-    means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
+    means="A kernel runs only on the GPU architecture (gfx…) that it was compiled for.",
 )
 
 CAUSES = (
@@ -63,15 +64,15 @@ CAUSES = (
         "rocm-override-wrong",
         check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
-        means="The installed torch has kernels for this GPU, but the variable names another "
-        "target (10.3.0 means gfx1030).",
+        means="The installed torch has kernels for this GPU, but the variable selects another "
+        "architecture (10.3.0 means gfx1030).",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
     ),
     Cause(
         "apple-silicon",
-        title="This is a Mac: there is no CUDA",
+        title="CUDA does not exist for Macs",
         means="On macOS, torch uses the Apple GPU through the mps device. There are no CUDA builds "
         "for macOS.",
         text="Use the mps or cpu device; torch's ordinary wheel supports both",
@@ -79,9 +80,9 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: "tensors" in reasons_of(context, "mps-lacks"),),
-                title='A tensor of the program is not on the Mac\'s device "mps"',
-                means="torch and Metal work. The program left the model, an input or a constant on "
-                "the CPU.",
+                title="One of the program's tensors is not on the Mac's \"mps\" device",
+                means="torch and Metal work, but the program left the model, an input or a "
+                "constant on the CPU.",
             ),
         ),
         formerly=("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"),
@@ -103,8 +104,8 @@ CAUSES = (
             Message(
                 where=(_rocm_finds_no_gpu,),
                 title="ROCm finds no GPU that it can use",
-                means="ROCm reaches the GPU through the kernel driver and its device nodes, so look "
-                "there before you reinstall anything.",
+                means="ROCm accesses the GPU through the kernel driver and its device nodes, so "
+                "check those before you reinstall anything.",
             ),
         ),
         formerly=(
@@ -124,8 +125,8 @@ CAUSES = (
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
-                means="torch's XPU build needs Intel's driver and runtime; other builds do not "
-                "have the xpu device.",
+                means="Only torch's XPU build has the xpu device, and it needs Intel's driver and "
+                "runtime.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),

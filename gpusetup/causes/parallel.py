@@ -35,7 +35,7 @@ CAUSES = (
     Cause(
         "nccl-no-socket-interface",
         title="NCCL cannot find a network interface called {interface}",
-        plain="NCCL finds no usable network interface",
+        plain="NCCL cannot find a usable network interface",
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
         "interface. On a single node, `lo` works",
@@ -50,8 +50,8 @@ CAUSES = (
     Cause(
         "nccl-p2p-failure",
         title="These GPUs cannot access each other's memory (peer access)",
-        means="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges prevent peer "
-        "access.",
+        means="Peer access is not available on most GeForce cards and in virtual machines, or if "
+        "an IOMMU or ACS on the PCIe bridges blocks it.",
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -63,17 +63,18 @@ CAUSES = (
     Cause(
         "nccl-unavailable-windows",
         title="This build of torch has no NCCL",
-        means="NCCL runs on Linux only. CPU builds do not include it either.",
-        text='Use the "gloo" backend (init_process_group("gloo")), or train on one GPU, or use '
-        "Linux or WSL 2",
+        means="NCCL runs on Linux only, and CPU builds of torch do not include it.",
+        text='Use the "gloo" backend (init_process_group("gloo")), train on one GPU, or use Linux '
+        "or WSL 2",
         cases=(
             Message(
                 # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
                 having={"lacks": "libuv"},
                 title="This build of torch has no libuv, which its TCP store needs",
-                means="The store uses libuv since torch 2.4, and wheels for Windows have none.",
-                text="Turn libuv off for the store, and start the program again from the same "
-                "shell. In your own code, add `?use_libuv=0` to init_process_group's address",
+                means="The TCP store uses libuv since torch 2.4, but the wheels for Windows do not "
+                "include libuv.",
+                text="Turn libuv off for the TCP store, and start the program again from the same "
+                "shell. Or, in your own code, add `?use_libuv=0` to init_process_group's address",
                 commands=("export USE_LIBUV=0",),
             ),
         ),
@@ -88,7 +89,7 @@ CAUSES = (
         "nccl-duplicate-gpu",
         certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
-        text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
+        text="Start at most one process per GPU, for example with `torchrun --nproc-per-node=gpu`. "
         "Before NCCL starts, call torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
         look=("nvidia-smi -L",),
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
@@ -114,10 +115,11 @@ CAUSES = (
         "nccl-error",
         title="NCCL failed: {name}",
         plain="NCCL failed, or one of its collectives timed out",
-        means="Every rank of the job prints this message, but only NCCL's own lines show the reason. "
-        "After a timeout, look for a rank that has died, is hanging or has another error.",
-        text="Run the program again with NCCL's own log turned on, and read the first line with "
-        "WARN. If no rank shows an error, see where each of them waits (`py-spy dump --pid PID`)",
+        means="Every rank (process) of the job prints this message, but only NCCL's own log lines "
+        "show the reason. After a timeout, look for a rank that has died, is hanging or has "
+        "another error.",
+        text="Run the program again with NCCL's log turned on, and read the first line with WARN. "
+        "If no rank shows an error, find out where each rank waits (`py-spy dump --pid PID`)",
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
         asks=(checks.NCCL_LOG,),
