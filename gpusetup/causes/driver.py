@@ -145,7 +145,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="Secure Boot rejects the NVIDIA kernel module because its signing key is not enrolled",
         means="The firmware does not trust the key that signed the module.",
-        text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or turn Secure Boot off in the firmware",
+        text=f"{ENROLL[0].upper()}{ENROLL[1:]}. Or turn Secure Boot off in the firmware",
         # Source: Linux kernel, module signing.
         where=(lambda context: not listed_gpus(context),),
         but={"module": "^(?!.*nvidia)"},

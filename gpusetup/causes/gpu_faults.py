@@ -56,7 +56,7 @@ CAUSES = (
         "ecc-error",
         by_check=True,
         certain_if=proofs.message_states_it,
-        title="{who} has memory errors that ECC cannot correct",
+        title="Uncorrectable ECC memory errors on {who}",
         plain="The GPU has memory errors that ECC cannot correct",
         means="Part of the GPU's memory is bad. After a reset, the GPU no longer uses that part: "
         "Ampere and newer GPUs replace the row with a spare one, and older GPUs retire the page.",
@@ -99,7 +99,7 @@ CAUSES = (
     Cause(
         "power-thermal-throttle",
         severity=Severity.WARNING,
-        title="{who} is throttled because of heat or power",
+        title="{who}: throttled because of heat or power",
         plain="The GPU is throttled because of heat or power",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "

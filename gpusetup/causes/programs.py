@@ -21,7 +21,7 @@ def fix_of_program(context: RuleContext, text: str) -> Fix:
     """How this program gets its GPU support: as `messages.programs` says, otherwise by the build
     that it offers for CUDA."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
-    build = "build for the CUDA version of this torch, or the program's newest release"
+    build = "build for your torch's CUDA version, or the program's newest release"
     if program and program.gpu_setup:
         instruction = program.gpu_setup
     # `text` already says that the program's build for CUDA is needed.
@@ -83,7 +83,7 @@ CAUSES = (
         "program-sees-no-gpu",
         by_check=True,
         severity=Severity.WARNING,
-        title="{program} finds no GPU",
+        title="{program} cannot find a GPU",
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
         symptom=True,
@@ -106,21 +106,23 @@ CAUSES = (
         "gpu-unused",
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.9.1+cpu None"),
         severity=Severity.WARNING,
-        title="The GPU is not used",
+        title="The program does not use the GPU",
         means="Usually the program has a CPU build of torch. On Windows, `pip install torch` installs "
         "a CPU build, and installing another package can replace a CUDA build with one. In other "
         "cases, torch finds no driver.",
-        text="Run the command with the Python that runs the program (a portable bundle has its own, for "
-        "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` means a CPU build, and "
-        "so does `None` without `+rocm` or `+xpu`: replace it with CUDA for NVIDIA, ROCm for AMD or XPU for Intel. Keep "
-        "the driver and the CUDA toolkit",
+        text="Run the check with the Python that runs the program (a portable bundle has its own, "
+        "for example runtime\\python.exe or venv\\Scripts\\python.exe). If it prints `+cpu`, or "
+        "`None` without `+rocm` or `+xpu`, torch is a CPU build: replace it with a CUDA build for "
+        "NVIDIA, a ROCm build for AMD or an XPU build for Intel. You do not need to change the "
+        "driver or the CUDA toolkit",
         cases=(
             Message(
                 where=(ON_MACOS,),
-                means="On a Mac, torch uses the GPU through the mps device, and most programs choose the "
-                "CPU unless they are told.",
-                text="First see whether this Python reaches the GPU: it must print arm64 and True. "
-                "Then choose mps in the program's options (with Lightning: `accelerator=\"mps\"`)",
+                means="On a Mac, torch uses the GPU through the mps device, and most programs use "
+                "the CPU unless you select mps.",
+                text="First check whether this Python can use the GPU: it must print arm64 and "
+                "True. Then select mps in the program's options (with Lightning: "
+                '`accelerator="mps"`)',
                 look=(checks.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
             ),
         ),
@@ -142,8 +144,8 @@ CAUSES = (
         means="Typical reasons are decoding and augmentation on few CPU cores, a slow or remote "
         "disk, or transfers that do not overlap with the computation.",
         text="Run `gpusetup monitor` alongside your training to see what the GPU is waiting for. "
-        "Often a copy of the data on a local disk, smaller images made once, or more loader "
-        "workers help. You do not need to change the driver, CUDA or torch",
+        "It often helps to copy the data to a local disk, to resize images in advance, or to use "
+        "more DataLoader workers. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
         failure=7,
@@ -156,7 +158,7 @@ CAUSES = (
         by_check=True,
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
-        means="The GPU and the driver may be fine.",
+        means="The GPU and the driver may be fine, but this build of the program cannot use them.",
         text="Install the program's CUDA build",
         failure=3,
         where=(no_reason_is_shown,),
@@ -176,8 +178,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         severity=Severity.NOTE,
         title="The program uses tensors on two devices: {first} and {second}",
-        means="The model, an input or a tensor that the program makes is still on another device. "
-        "torch, the driver and the GPU work.",
+        means="The model, an input or a tensor that the program creates is still on another "
+        "device. torch, the driver and the GPU work.",
         text="Move the model and every input to the same device: `model.to(device)`, and `batch = "
         "batch.to(device)` in the loop. Create new tensors there, too (`device=x.device`). If a "
         "model is spread over several GPUs (`device_map`), move the inputs to the device of its "
@@ -204,8 +206,8 @@ CAUSES = (
             Message(
                 having={"needs": ""},
                 title="Something that {program} needs is missing: {said}",
-                text="Install the item from the message into this environment. (A module's "
-                "package may have another name; headers are in the -dev or -devel package)",
+                text="Install the missing item from the message into this environment. A module's "
+                "package may have a different name, and headers are in a -dev or -devel package",
             ),
             Message(
                 having={"own": ""},
@@ -221,8 +223,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The process started CUDA before it forked, so the forked child cannot use CUDA",
         text='Start the processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
-        'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
-        "an alternative, use CUDA only in the child processes",
+        'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. Or use '
+        "CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
         explains=("cuda-init-failed", "torch-sees-no-gpu"),
         says=(
@@ -256,19 +258,20 @@ CAUSES = (
         means="Virtual GPUs and WSL lack some calls, for example for unified memory, peer access, "
         "or memory shared between processes.",
         text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and "
-        "avoid that call. Sharing between processes: return CPU tensors from DataLoader workers and "
-        "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
-        "from PYTORCH_CUDA_ALLOC_CONF. vSphere: set pciPassthru0.cfg.enable_uvm to 1",
+        "avoid that call. To share memory between processes, return CPU tensors from DataLoader "
+        "workers and queues. To avoid peer access, set NCCL_P2P_DISABLE=1. To allocate memory "
+        "without these calls, remove expandable_segments from PYTORCH_CUDA_ALLOC_CONF. On vSphere, "
+        "set pciPassthru0.cfg.enable_uvm to 1",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         says=(says(r"CUDA error: operation not supported", example="RuntimeError: CUDA error: operation not supported"),),
     ),
     Cause(
         "report-cut",
         severity=Severity.NOTE,
-        title="The text has {size}; gpusetup only read its first and last {read}",
+        title="The text is {size} long, so gpusetup only read its first and last {read}",
         plain="gpusetup read only part of the text",
-        means="More than 1 MiB would take longer than a few seconds.",
-        text="If the answer does not fit, pass only the part around the first error",
+        means="Reading more than 1 MiB would take too long.",
+        text="If the result seems wrong, pass only the part around the first error",
     ),
     Cause(
         "report-empty",
@@ -281,10 +284,10 @@ CAUSES = (
     Cause(
         "ptx-unsupported-toolchain",
         certain_if=proofs.message_states_it,
-        title="The driver cannot compile a kernel's PTX, because the PTX comes from a CUDA "
-        "toolkit that is too new",
-        means="A driver runs compiled kernels of a newer minor CUDA version, but not newer PTX, "
-        "because it compiles PTX itself.",
+        title="The driver cannot compile a kernel's PTX code, because a newer CUDA toolkit "
+        "generated it",
+        means="A driver can run compiled kernels from a newer minor CUDA version. However, it "
+        "compiles PTX code itself, so newer PTX fails.",
         text="Install a build of the failing package for an older CUDA, or update the driver",
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
@@ -309,7 +312,8 @@ CAUSES = (
         cases=(
             Message(
                 having={"what": ""},
-                title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
+                title="The kernel log shows GPU errors (Xids) that come from a faulty program: "
+                "{what}",
                 means="A bad address, an illegal instruction or a killed program causes these "
                 "Xids. The GPU itself still works.",
             ),
@@ -321,7 +325,7 @@ CAUSES = (
         severity=Severity.NOTE,
         title="{who} is busy only part of the time: {picture}",
         plain="A GPU with a running program is busy less than half of the time",
-        means="A single reading does not show why.",
+        means="A single measurement does not show why.",
         text="Let gpusetup watch the training for a minute to find the cause",
         # Source: the limits in readings/gpu_use.py.
         commands=("gpusetup monitor -- python train.py",),
@@ -334,10 +338,10 @@ CAUSES = (
         "number format. Your GPU, driver and torch are not the cause.",
         # The steps of the guide on utilisation: clip at 1.0, lower the rate, warm it up.
         text="Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` "
-        "before the optimizer step), lower the learning rate to a third or a tenth, and warm it "
-        "up over the first 3 to 10 % of the steps. float16 overflows above 65,504: use bfloat16 or a "
-        "torch.amp.GradScaler. `torch.autograd.set_detect_anomaly(True)` finds the operation that "
-        "produces the first NaN",
+        "before the optimizer step), lower the learning rate to a third or a tenth, and warm it up "
+        "over the first 3 to 10 % of the steps. Because float16 overflows above 65,504, use "
+        "bfloat16 or a torch.amp.GradScaler. `torch.autograd.set_detect_anomaly(True)` finds the "
+        "operation that produces the first NaN",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
         says=(says(DIVERGES, "loss", "grad_norm", "training is unstable", "nan values", unless=NOT_HAD, example="Epoch 3, step 200: loss nan"),),
@@ -347,12 +351,12 @@ CAUSES = (
         severity=Severity.WARNING,
         title="Mixed precision is on, but the training is not faster",
         means="Mixed precision speeds up matrix products and convolutions by using tensor cores. "
-        "GPUs older than Volta have none, and neither does the GTX 16 series. It does not help "
-        "either if the GPU waits for data, or if the model or the batch is too small.",
-        text="First see what the training waits for: run it under `gpusetup monitor` (your own "
-        "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
-        "memory and cached data. If the model or the batch is too small, use a larger batch or "
-        "torch.compile. `gpusetup tune CONFIG --benchmark` measures the gain",
+        "GPUs older than Volta and the GTX 16 series have no tensor cores. Mixed precision also "
+        "brings little if the GPU waits for data, or if the model or the batch is too small.",
+        text="To find out what the training waits for, run it under `gpusetup monitor` (with your "
+        "own command after `--`). If the data arrives too slowly, use more DataLoader workers, "
+        "pinned memory and cached data. If the model or the batch is too small, use a larger batch "
+        "or torch.compile. `gpusetup tune CONFIG --benchmark` measures the gain",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
         says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|\bno speed-?up with {MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),

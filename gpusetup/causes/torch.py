@@ -76,7 +76,7 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
     """Install a CUDA build in place of the CPU build, if one works on this machine."""
     build = context.choice.build
     if build and build.backend == "cpu":
-        return Fix(text="No CUDA build works on this machine: see the other findings")
+        return Fix(text="No CUDA build works on this machine: see the other problems below")
     return paste.another_torch(context, text)
 
 
@@ -92,16 +92,16 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
     if can_use_gpu:
         return paste.another_torch(context)
     return Fix(
-        text="No known wheel of torch supports this GPU: use the CPU build, or a newer or rented "
-        "GPU",
+        text="gpusetup knows no torch wheel that supports this GPU. Use the CPU build, or a newer "
+        "or rented GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
 
 NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
-    "GPU. A newer torch may come with one that does (`gpusetup install --upgrade`). Until then, "
-    "let Triton use the ptxas of a newer CUDA toolkit (`export "
+    "GPU. A newer torch may come with a compiler that does (`gpusetup install --upgrade`). Until "
+    "then, let Triton use the ptxas of a newer CUDA toolkit (`export "
     "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`; for Blackwell GPUs, Triton 3.6 and newer reads "
     "TRITON_PTXAS_BLACKWELL_PATH instead), or set TORCHDYNAMO_DISABLE=1"
 )
@@ -142,8 +142,9 @@ CAUSES = (
         "torch-half-installed",
         check=CheckCommand("cd /; python -c 'import torch'", '  File "/home/me/venv/lib/python3.12/site-packages/torch/__init__.py", line 1021, in <module>\n    for name in dir(_C):\nNameError: name \'_C\' is not defined'),
         title="torch is only partly installed",
-        means="Its installation was interrupted, or another one overwrote part of it.",
-        text="Reinstall it",
+        means="The installation of torch was interrupted, or another installation overwrote part "
+        "of it.",
+        text="Reinstall torch",
         fix_for=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
@@ -156,7 +157,7 @@ CAUSES = (
         title="conda's and pip's torch files are mixed",
         means="Neither installer knows about the other's files, so Python may load files from "
         "both.",
-        text="Remove all of them, then install torch once",
+        text="Remove all copies of torch, then install torch once",
         # Source: conda documentation, using pip.
         explains=("torch-cpu-build", "torch-half-installed"),
         check=CheckCommand("python -m pip list | grep -i '^torch '", "torch 2.5.1\ntorch 2.6.0"),
@@ -164,7 +165,7 @@ CAUSES = (
             Message(
                 having={"times": ""},
                 title="torch is installed {times} times: {versions}",
-                means="The files of the packages are mixed, or Python uses the one that comes "
+                means="The files of these copies are mixed, or Python uses the copy that comes "
                 "first on its path.",
             ),
             Message(
@@ -189,7 +190,7 @@ CAUSES = (
     Cause(
         "torch-import-failed",
         title="torch cannot be imported",
-        means="The import failed.",
+        means="Python found torch, but importing it failed with an error.",
         text="Reinstall torch. ",
         symptom=True,
         fix_for=paste.install_torch,
@@ -197,19 +198,18 @@ CAUSES = (
     Cause(
         "other-torch-imported",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
-        title="The program does not import the torch that is listed: {fact}",
-        means="A second environment, ~/.local or a program's own Python has its own torch.",
-        text="Change nothing in this environment. Run the command with the Python that runs the "
-        "program to see which torch it imports and from where, then start the program with the "
-        "right Python",
+        title="The program imports a different torch than the one listed: {fact}",
+        means="Another environment, ~/.local or the program's bundled Python has its own torch.",
+        text="You do not need to change this environment. Use the Python that runs the program to "
+        "check which torch it imports and from where. Then start the program with the right Python",
         # Source: Python documentation, site and sys.path.
         cases=(
             Message(
                 having={"place": ""},
                 title="Python imports a torch from outside the environment: {place}",
                 means="Python searches PYTHONPATH before the environment's packages.",
-                text="Remove that folder from PYTHONPATH. Then check whether the environment has "
-                "torch",
+                text="Remove that folder from PYTHONPATH. Then check whether torch is installed in "
+                "the environment",
                 commands=("export PYTHONNOUSERSITE=1",),
             ),
         ),
@@ -224,24 +224,26 @@ CAUSES = (
         "torch-sees-no-gpu",
         check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"', "2.9.1+cu128 12.8 False"),
         title="torch.cuda.is_available() is False",
-        means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
-        "for example a CPU build, an old driver, or a container without a GPU.",
+        means="PyTorch cannot find a GPU through CUDA. Usual reasons are a CPU build, an old "
+        "driver, or a container without a GPU.",
         text="If the build has no CUDA (`torch.version.cuda` is `None`), run `gpusetup install`. "
-        "If the driver is missing or too old, install or update it. If torch says `No CUDA GPUs "
-        "are available`, CUDA_VISIBLE_DEVICES hides the GPU or the container was given none",
+        "If the driver is missing or too old, install or update it. If torch prints `No CUDA GPUs "
+        "are available`, check whether CUDA_VISIBLE_DEVICES hides the GPU, or whether the "
+        "container was started without one",
         symptom=True,
         cases=(
             Message(
                 having={"bare": ""},
-                title="If `{bare}` is what {question} printed, torch sees no GPU here",
-                means="The text contains only this one word. Without a text, `gpusetup doctor` "
-                "reads your machine itself.",
+                title="If `{bare}` comes from {question}, torch cannot find a GPU",
+                means="Your text contains only this one word. Run `gpusetup doctor` without a text "
+                "to check the machine itself.",
             ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
-                title="A program finds no GPU, although torch sees one in another place",
-                text="Check which Python and which torch run in both places. If they are the "
-                "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
+                title="A program cannot find the GPU, although torch finds it elsewhere",
+                text="Compare which Python and which torch run in both places. If they are the "
+                "same, the program or its launcher sets CUDA_VISIBLE_DEVICES to a wrong value: "
+                "correct that value",
             ),
         ),
         asks=(checks.ASK_TORCH, checks.LIST_GPUS,),
@@ -270,9 +272,9 @@ CAUSES = (
     Cause(
         "rocm-wheel-on-nvidia",
         certain_if=proofs.build_of_another_maker,
-        title="{who} is a build for {maker} GPUs: it cannot use {gpus}",
+        title="{who} is a build for {maker} GPUs and cannot use {gpus}",
         plain="torch is a build for another vendor's GPUs on a machine with an NVIDIA GPU",
-        means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
+        means="ROCm builds are for AMD GPUs, and XPU builds are for Intel GPUs.",
         text="Replace this build. ",
         fix_for=paste.another_torch,
         formerly=("xpu-wheel-on-nvidia",),
@@ -284,7 +286,7 @@ CAUSES = (
         plain="The run-time compiler does not support the architecture of this GPU",
         means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
         "work. Precompiled kernels may work.",
-        text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
+        text="Install a torch build for a newer CUDA version, whose compiler supports this GPU. ",
         # Source: NVRTC documentation; Triton's and XLA's sources.
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
@@ -335,9 +337,10 @@ CAUSES = (
         check=CheckCommand(checks.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(TORCH_HAS_THE_KERNELS,),
         title="torch, or an extension, has no kernel for {gpu}",
-        means="This message names neither the GPU nor the package that lacks the kernel.",
-        text="If that list has no kernel for your GPU, install a torch build that supports it (`gpusetup install`). If it has one, torch is fine: "
-        "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
+        means="This message shows neither the GPU nor the package that lacks the kernel.",
+        text="If torch.cuda.get_arch_list() has no kernel for your GPU, install a torch build that "
+        "supports the GPU (`gpusetup install`). Otherwise torch is fine: reinstall the package "
+        "that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
         "--no-deps --force-reinstall --no-cache-dir --no-binary PACKAGE PACKAGE`)",
         # Source: CUDA Runtime API reference, cudaError.
         asks=(checks.TORCHS_KERNELS,),

@@ -53,10 +53,10 @@ CAUSES = (
         "download-hash-mismatch",
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
-        means="A proxy, a full disk or a mirror cut off or changed the download, or a lock file "
+        means="A proxy, a full disk or a mirror cut off or changed the download, or your lock file "
         "contains the hash of a different build.",
         text="Clear the installer's cache, then run the same installation again, on another "
-        "network if you use a proxy or mirror. Do not switch off the hash check",
+        "network if you use a proxy or mirror. Do not turn the hash check off",
         # Source: messages of uv and pip.
         commands=("pip cache purge",),
         says=(
@@ -71,10 +71,10 @@ CAUSES = (
         "download-network-error",
         title="{host} cannot be reached or verified",
         means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download.",
-        text="Check the network, and this machine's clock and certificates (a proxy that decrypts "
-        "TLS: set PIP_CERT or SSL_CERT_FILE to its certificate). Check HTTPS_PROXY, HTTP_PROXY "
-        "and NO_PROXY. If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for "
-        "pip, UV_HTTP_TIMEOUT=300 for uv). To use a mirror instead: `gpusetup install --index URL`",
+        text="Check the network, and this machine's clock and certificates (if a proxy decrypts "
+        "TLS, set PIP_CERT or SSL_CERT_FILE to its certificate). Check HTTPS_PROXY, HTTP_PROXY and "
+        "NO_PROXY. If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for pip, "
+        "UV_HTTP_TIMEOUT=300 for uv). To use a mirror instead: `gpusetup install --index URL`",
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=("curl -sSI https://{host}/",),
@@ -94,7 +94,7 @@ CAUSES = (
         "resolver-conflict",
         certain_if=proofs.message_states_it,
         title="The requirements contradict each other, so no set of versions satisfies all of them",
-        text="Relax the version pin that the message names last. Install torch, torchvision, "
+        text="Relax the version pin that the message mentions last. Install torch, torchvision, "
         "torchaudio and triton from one index, and let torch choose the versions of its "
         "dependencies, as the command below does",
         # Source: messages of uv, pip, conda and pixi.
@@ -118,8 +118,8 @@ CAUSES = (
         refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
-        means="A release of torch has wheels for a few releases of Python only.",
-        text="Create an environment with another Python",
+        means="Each torch release has wheels for only a few Python versions.",
+        text="Create an environment with a different Python version",
         fix_for=_create_64_bit_environment,
         says=(
             says(rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?", example="hint: torch==1.13.1 has no wheels with a matching Python implementation tag"),
@@ -136,8 +136,8 @@ CAUSES = (
         plain="torch has no wheel for this system",
         means="torch has wheels for 64-bit Linux with glibc, for Windows, and for macOS on Apple "
         "silicon.",
-        text="Use a system for which torch has wheels: an image with glibc (`FROM "
-        "python:3.12-slim` in place of Alpine), and a 64-bit x86_64 or aarch64. For an Intel Mac, "
+        text="Use a system for which torch has wheels, for example an image with glibc (`FROM "
+        "python:3.12-slim` instead of Alpine) on x86_64 or 64-bit ARM (aarch64). For an Intel Mac, "
         "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2). Windows on ARM has the "
         "CPU build only: use a 64-bit x86 Python, or the index "
         "https://download.pytorch.org/whl/cpu",
@@ -167,7 +167,7 @@ CAUSES = (
         "wrong-index",
         by_check=True,
         plain="The index, or a version's label such as `+cu121`, does not exist",
-        title="{asked} does not exist where the installer looked",
+        title="{asked} does not exist in the index that the installer searched",
         means="Versions with a label such as +cu128 are only in PyTorch's index, which does not "
         "have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
@@ -184,9 +184,10 @@ CAUSES = (
     Cause(
         "conda-cuda-virtual-missing",
         certain_if=proofs.message_states_it,
-        title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
-        "build needs one",
-        means="conda detects the driver through this package. Without it, conda chooses CPU builds.",
+        title="conda detects no CUDA driver here (the virtual package __cuda is missing), but the "
+        "build requires one",
+        means="conda provides the virtual package __cuda if it detects a driver. Without __cuda, "
+        "conda chooses CPU builds.",
         text="Without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA to the CUDA "
         "version of the build (`export CONDA_OVERRIDE_CUDA=12.4`). Otherwise install the driver",
         # Source: conda documentation, virtual packages.
@@ -225,12 +226,13 @@ CAUSES = (
         "externally-managed",
         certain_if=proofs.message_states_it,
         check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
-        title="This Python belongs to the operating system or to another user: the installer may not "
-        "change it",
-        means="The distribution's own programs use the packages of its Python, and pip would break "
-        "them. In other cases, the folder is not yours, or a running program uses a file in it.",
-        text="Create your own environment and install there. If it is yours, close the programs "
-        "that use its files",
+        title="The installer may not change this Python, which belongs to the operating system or "
+        "to another user",
+        means="The distribution's own programs use this Python's packages, and pip could break "
+        "those programs. In other cases, the folder belongs to another user, or a running program "
+        "uses a file in it.",
+        text="Create your own environment and install there. If the environment is already yours, "
+        "close the programs that use its files",
         # Source: PEP 668.
         commands=lambda context: (paste.into_new_environment(context),),
         says=(
@@ -244,8 +246,9 @@ CAUSES = (
         cases=(
             Message(
                 having={"name": ""},
-                title="pip cannot remove {name}: conda or the distribution installed it",
-                means="The package has no list of files (RECORD) for pip.",
+                title="pip cannot remove {name} because conda or the distribution installed it",
+                means="pip needs a list of the package's files (RECORD) to remove it, and this "
+                "package has none.",
                 text="Remove it with the tool that installed it (`conda remove`, which calls torch "
                 "`pytorch`, or the distribution's package manager), or create a new environment",
                 # Source: messages of pip's sources, of releases 20 to 26.
@@ -258,7 +261,7 @@ CAUSES = (
         "no-target",
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
-        text="Activate an environment, or name one with `--python PATH`",
+        text="Activate an environment, or pass its Python with `--python PATH`",
         events=("stale-environment",),
         cases=(
             Message(
@@ -277,9 +280,9 @@ CAUSES = (
         check=CheckCommand('python -c "import torch; print(torch.__file__)"', "/home/me/project/torch.py"),
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
-        text="Python looks in the working folder first. Rename that file or folder (and delete "
-        "its __pycache__), or start Python in another folder. Uninstall a package that hides a "
-        "module of Python (enum34, typing, dataclasses)",
+        text="Python looks in the working folder first. Rename that file or folder (and delete its "
+        "__pycache__), or start Python in another folder. If a package hides one of Python's own "
+        "modules (enum34, typing, dataclasses), uninstall it",
         # Source: Python documentation, sys.path.
         asks=('python -c "import torch; print(torch.__file__, torch.__path__)"',),
         says=(
@@ -296,9 +299,10 @@ CAUSES = (
             Message(
                 where=(lambda context: bool(facts.failing_file_is_in_a_checkout(context)),),
                 title="{fact}",
-                plain="Python imports a package from its source folder, not the installed one",
+                plain="Python imports a package from its source folder instead of the installed "
+                "package",
                 means="Python looks in the script's folder first (with -c, -m or a prompt: in the "
-                "working folder). A source folder lacks the compiled files of the wheel.",
+                "working folder). A source folder does not contain the wheel's compiled files.",
                 text="Start your script from another folder, or build the checkout (`pip install "
                 "--no-build-isolation -e .`). Reinstalling does not help",
             ),

@@ -33,8 +33,8 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
     return Fix(
         text=f"Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
         "update WSL and start it again (this closes open programs in WSL). Do not install a "
-        f"Linux driver inside WSL, and remove one that is installed there (`{REMOVAL}`; from a "
-        ".run file: `sudo nvidia-uninstall`)",
+        f"Linux driver inside WSL. If one is installed there, remove it (`{REMOVAL}`; if it came "
+        "from a .run file: `sudo nvidia-uninstall`)",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
         needs_root=True,
         min_driver=floor,
@@ -60,8 +60,8 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old.",
         text="Install the current Visual C++ runtime (x64) and start the program again. You can "
-        "keep the installed torch. If that does not help, reinstall the same release of torch (in place of "
-        "2.4.0, whose wheel lacks libomp140.x86_64.dll: 2.4.1)",
+        "keep the installed torch. If that does not help, reinstall the same release of torch "
+        "(instead of 2.4.0, whose wheel lacks libomp140.x86_64.dll, install 2.4.1)",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         # An extension for another torch also fails with a missing DLL.
         where=(
@@ -100,8 +100,8 @@ CAUSES = (
         "windows-pagefile-too-small",
         certain_if=proofs.message_states_it,
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
-        means="Windows reserves memory for the CUDA DLLs in every process, and each DataLoader "
-        "worker is one.",
+        means="Windows reserves memory for the CUDA DLLs in every process, including each "
+        "DataLoader worker.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows, or use fewer workers",
         # Source: Microsoft, System Error Codes.

@@ -17,8 +17,8 @@ from gpusetup.model.finding import Severity
 RULE_BROKEN = Cause(
     id="rule-broken",
     severity=Severity.NOTE,
-    title="a rule of gpusetup broke",
-    means="This is a bug in gpusetup. The other findings are still valid.",
+    title="one of gpusetup's own checks failed with an error",
+    means="This is a bug in gpusetup. The other results are still valid.",
     text="Open an issue with the output of `gpusetup snapshot`",
 )
 

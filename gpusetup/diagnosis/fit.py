@@ -32,7 +32,7 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     machine = context.snapshot
     driver, torch, failing = machine.driver, machine.torch, machine.failing
     newest_cuda = newest_served(context)
-    served = f", runs CUDA builds up to {newest_cuda}" if newest_cuda else ""
+    served = f", {_runs(context)}" if newest_cuda else ""
     driver_in_words = f"{driver.version}{served}" if driver.version else None
     torch_in_words = torch.version
     # A version without the build's label (`2.5.1+cu124`) gets the build that was read elsewhere.
@@ -74,7 +74,7 @@ def fits_together(context: RuleContext) -> tuple[Fit, ...]:
 
 def _runs(context: RuleContext) -> str:
     """The end of a sentence about the driver: which CUDA builds it runs."""
-    return f"runs CUDA builds up to {newest_served(context)}, older CUDA builds too"
+    return f"runs builds for CUDA {newest_served(context)} and older"
 
 
 def _driver_and_nvcc(context: RuleContext) -> Iterator[Fit]:
@@ -82,8 +82,8 @@ def _driver_and_nvcc(context: RuleContext) -> Iterator[Fit]:
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     if by_driver and by_nvcc and by_driver != by_nvcc:
         sentence = (
-            f"nvidia-smi shows the newest CUDA that the driver supports ({by_driver}), nvcc the "
-            f"toolkit's own ({by_nvcc}): the two may differ"
+            f"nvidia-smi shows the newest CUDA that the driver supports ({by_driver}), and nvcc "
+            f"shows the toolkit's version ({by_nvcc}), so the two may differ"
         )
         yield Fit(sentence=sentence, fits=True)
 
@@ -100,7 +100,7 @@ def _driver_and_torch(context: RuleContext) -> Iterator[Fit]:
         yield Fit(sentence=sentence, fits=True)
     elif serves is False:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-        sentence = f"driver {version} does not run {name}: builds for CUDA {cuda} need {floor}"
+        sentence = f"driver {version} does not run {name}: CUDA {cuda} needs driver {floor}"
         yield Fit(sentence=sentence, fits=False)
 
 
@@ -120,7 +120,7 @@ def _gpus_and_torch(context: RuleContext) -> Iterator[Fit]:
             yield Fit(sentence=sentence, fits=bool(kernel))
     maker, vendors = maker_of(torch.backend), vendors_of(context.snapshot)
     if maker and maker != "nvidia" and vendors:
-        sentence = f"{name} is a build for GPUs of {BY_ID[maker].name}"
+        sentence = f"{name} is a build for {BY_ID[maker].name} GPUs"
         yield Fit(sentence=sentence, fits=maker in vendors)
 
 
@@ -145,15 +145,15 @@ def _build_to_install(context: RuleContext) -> Iterator[Fit]:
         return
     if names and version:
         sentence = (
-            f"driver {version} {_runs(context)}: torch {build.torch} from {build.backend} fits it "
-            f"and {names}"
+            f"driver {version} {_runs(context)}, so torch {build.torch} from {build.backend} works "
+            f"with this driver and {names}"
         )
     elif version:
         sentence = f"torch {build.torch} from {build.backend} fits driver {version}"
     else:
         needs = f", and needs driver {build.driver_floor} or newer" if build.driver_floor else ""
         sentence = f"torch {build.torch} from {build.backend} has kernels for {names}{needs}"
-    yield Fit(sentence=f"{sentence}; no CUDA toolkit is needed for it", fits=True)
+    yield Fit(sentence=f"{sentence}; you do not need a CUDA toolkit", fits=True)
 
 
 # --- when the answer is `ok` ---------------------------------------------------------------------
@@ -254,7 +254,7 @@ def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
         return f"{build} has kernels for {names}, but gpusetup did not test the driver there"
     if has_kernels and is_cuda_build(torch):
         return f"{build} can use {names}"
-    return "the driver works and reports no fault, but gpusetup did not see torch"
+    return "the driver works and reports no fault, but gpusetup could not check torch"
 
 
 def _what_a_text_shows(context: RuleContext, fits: tuple[Fit, ...]) -> str:
@@ -264,6 +264,6 @@ def _what_a_text_shows(context: RuleContext, fits: tuple[Fit, ...]) -> str:
         word = answers[0].values["bare"]
         return f"if torch printed `{word}`, it sees the GPU; to test it, run `gpusetup verify`"
     if not fits:
-        return "no failure that gpusetup knows is in this text"
+        return "the text shows no error that gpusetup knows"
     sentences = "; ".join(fit.sentence for fit in fits)
-    return f"no failure that gpusetup knows; what was read fits together: {sentences}"
+    return f"the text shows no error that gpusetup knows, and its facts fit together: {sentences}"

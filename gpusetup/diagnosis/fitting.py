@@ -51,9 +51,9 @@ def blocks_without(fix: Fix, pattern: str) -> Fix:
 PINNING_ENGINES = ("vllm", "sglang", "lmdeploy")
 """Packages whose releases each require one torch release, because another breaks their kernels."""
 WITHOUT_TORCH = (
-    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers; ollama: set "
-    "OLLAMA_VULKAN=1 for its server), or its build for the CPU. If ROCm lists no GPU at all, join "
-    "the groups render and video"
+    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, if its project offers one; for "
+    "ollama, set OLLAMA_VULKAN=1 for the server), or its CPU build. If ROCm lists no GPU at all, "
+    "join the groups render and video"
 )
 """The fix for a program without torch on a machine without an NVIDIA GPU."""
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
@@ -75,7 +75,7 @@ def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
     if not waits_for_torch and not re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return fix
-    text = program.gpu_setup or f"Install a build of {program.name} itself for this GPU and driver"
+    text = program.gpu_setup or f"Install a {program.name} build for this GPU and driver"
     # A newer driver helps every program.
     if record.lacks == "driver":
         return replace(fix, text=f"{fix.text}. {text}", commands=())
@@ -99,9 +99,9 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
     is_foreign = finding.id in ("amd-gpu", "intel-gpu")
     has_wheels = not (in_container(context) or on(context, "windows") or is_foreign)
     return Fix(
-        text=f"{engine} requires one exact torch version. Install the release that fits the GPU "
-        "and the driver, together with its torch (in a container: an image of that release). Do "
-        "not change torch alone",
+        text=f"{engine} requires one exact torch version. Install the {engine} release that fits "
+        "the GPU and the driver, together with its torch (in a container, use an image of that "
+        "release). Do not change torch alone",
         commands=(paste.gpusetup(context, engine),) if has_wheels else (),
         alternatives=others,
     )
@@ -124,7 +124,8 @@ KERNEL_MODULES = (
 )
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
 to Windows."""
-IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
+IN_ITS_LINUX = "On the Linux system that this message comes from (WSL, a container or another "
+"machine): "
 
 
 def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
@@ -185,7 +186,7 @@ def _in_a_notebook(context: RuleContext, lender: str, finding: Finding, fix: Fix
     if record.lacks == "driver" and context.driver.version and context.choice.build:
         fix = paste.install_torch(context, f"{why}. ")
     elif record.lacks == "driver" or is_of_the_driver:
-        return Fix(text=f"{why}: delete the runtime and get another machine (files are lost)")
+        return Fix(text=f"{why}. Delete the runtime (and its files) and get another machine")
     if any(re.search(needs.CHANGES_PACKAGES, line) for line in fix.commands):
         # The session's Python has already loaded the old torch.
         return replace(fix, text=f"{fix.text}. Then restart the session")
@@ -232,7 +233,8 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         return fix
     where = PROFILES.get(context.os.family or "", "~/.bashrc")
     kept = (
-        f"to keep the change for longer than this shell, make it in {where}, then open a new shell"
+        f"this only changes the current shell. To keep the change, make it in {where} and open a "
+        "new shell"
     )
     return replace(fix, alternatives=(Alternative(title=kept, commands=()), *fix.alternatives))
 

@@ -84,7 +84,7 @@ def driver_is_new_enough(context: RuleContext) -> str:
     if context.driver.cuda:
         driver += f" (CUDA {context.driver.cuda})"
     if cuda:
-        return f"{driver} runs programs of CUDA {cuda}"
+        return f"{driver} runs programs for CUDA {cuda}"
     # Without a CUDA version, only the messages say what is required.
     return f"{driver} is new enough" if messages else ""
 
@@ -112,7 +112,7 @@ def missing_library_is_listed(context: RuleContext) -> str:
     for path in listed_files(context):
         name = re.split(r"[/\\]", path)[-1]
         if name.startswith(stems):
-            return f"{name} is there: {path}"
+            return f"{name} exists: {path}"
     return ""
 
 
@@ -144,7 +144,7 @@ def toolkit_is_installed_on_kubernetes(context: RuleContext) -> str:
     installed = toolkit_is_installed(context)
     is_pod = context.snapshot.container.kind == "kubernetes"
     if installed and (is_pod or events(context, "k8s-gpu-not-allocatable", "container-engine")):
-        return f"{installed}; pods are started by the node's own engine"
+        return f"{installed}, but the node's own engine starts the pods"
     return ""
 
 
@@ -153,7 +153,7 @@ def torchs_dll_fails_only_in_the_program(context: RuleContext) -> str:
     packages = [event.values.get("package") for event in events(context, "failing-file")]
     if "torch" not in packages or not events(context, "ran-alone"):
         return ""
-    return "the same import works on its own; torch's own DLL does not start in the program"
+    return "the same import works outside the program, but torch's DLL does not load in the program"
 
 
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
@@ -208,7 +208,7 @@ def a_run_ended_well(context: RuleContext) -> str:
         return ""
     # The beginning of a line is enough to find it.
     quote = (endings[0].text or "")[:40].strip()
-    return f"the run came to its end after this message ({quote}…)"
+    return f"the run finished after this message ({quote}…)"
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def only_the_maker_is_named(context: RuleContext) -> str:
     is_unused = events(context, "gpu-unused") and (torch.version or torch.backend)
     if torch_sees_none or is_unused:
         return ""
-    return "the text names the GPU's maker, and no program in it looked for a GPU in vain"
+    return "the text mentions the GPU's vendor, but no program in it failed to find a GPU"
 
 
 def reasons_of(context: RuleContext, kind: str) -> set[str | None]:
@@ -302,4 +302,4 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     words = (*names, *(message.text or "" for message in messages))
     if not is_report(context) or any(map(VIRTUAL_GPU.search, words)):
         return ""
-    return "the text names no virtual GPU, and an old driver causes the same error"
+    return "the text mentions no virtual GPU, and an old driver causes the same error"

@@ -66,7 +66,7 @@ def device_permission(context: RuleContext) -> Findings:
     # The shortest path, /dev/nvidia0, comes before /dev/nvidiactl and /dev/nvidia-uvm, because the
     # title names the first one and people know it best.
     for node in sorted(closed_nodes, key=lambda node: len(node.path)):
-        text = f"{node.path} {node.mode or 'is closed'}"
+        text = f"{node.path} {node.mode or 'is not accessible'}"
         messages.append(shown(context, "devices", text, node=node.path))
     if messages:
         yield finding(context, "device-permission", messages)
@@ -89,9 +89,10 @@ def mig_without_instances(context: RuleContext) -> Findings:
     # The first GPU if none of them can be identified.
     indices = gpu_naming.smi_list(empty) or "0"
     create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=indices)
-    text = "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
+    text = "Create MIG instances with the command below. If it reports that the GPU is in use, "
+    "stop the programs on the GPU first"
     fix = Fix(text=text, commands=(create,), needs_root=True)
-    what = "MIG is on, and there is no MIG instance that can compute"
+    what = "MIG is on, but there is no MIG instance that programs can compute on"
     yield of_gpus(context, "mig-misconfigured", empty, *MIG_FIELDS, "name", fix=fix, what=what)
 
 
@@ -116,7 +117,7 @@ def mig_instance_not_chosen(context: RuleContext) -> Findings:
             *MIG_FIELDS,
             messages=messages,
             weak=is_weak,
-            what="MIG is on, and the process does not use exactly one MIG instance",
+            what="MIG is on, but the process does not select exactly one MIG instance",
         )
 
 
@@ -348,14 +349,14 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         gpu, problem = named_gpu(event), event.values.get("problem", "")
         # The titles of these causes have different placeholders.
         names = {"gpu": gpu, "who": gpu, "what": problem, "asked": gpu}
-        values = {**event.values, **names, "problem": "it does not respond properly"}
+        values = {**event.values, **names, "problem": "does not respond properly"}
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in ("temperature_celsius", "power_watts")
         yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
     # The list of the machine that was read says nothing about a host that the options describe.
     left_out = () if context.other_host else events(context, "cuda-misses-gpu")
     for event in left_out:
-        values = {"asked": named_gpu(event), "problem": "CUDA leaves it out"}
+        values = {"asked": named_gpu(event), "problem": "CUDA does not list this GPU"}
         yield finding(context, "driver-does-not-answer", (replace(event, values=values),))
 
 

@@ -82,7 +82,7 @@ def driver_missing(context: RuleContext) -> Findings:
         return
     evidence = [*messages, *devices_on_bus(context)]
     if lacks_library:
-        evidence.append(shown(context, "driver.library_found", "no library of a driver"))
+        evidence.append(shown(context, "driver.library_found", "no driver library was found"))
     fix = drivers.driver_fix(context, "Install the NVIDIA driver")
     # A cluster job may run on a node with a different GPU from the one in the text.
     names_gpu = has_gpu and not has_a_scheduler(context)
@@ -229,7 +229,7 @@ def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Even
 
 def _newer_or_another(context: RuleContext, complaints: Events, floor: str | None) -> Fix:
     """Update the driver, or install a torch that works with the present one."""
-    which_driver = f"{floor} or newer" if floor else "the newest that supports your GPU"
+    which_driver = f"{floor} or newer" if floor else "the newest version that supports your GPU"
     newer = drivers.driver_fix(context, f"Update the driver to {which_driver}", floor)
     build, driver = context.choice.build, context.driver
     torch_stays = context.choice.action == "kept"

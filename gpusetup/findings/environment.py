@@ -134,7 +134,8 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     if not has_gpu or not (messages or is_cpu_build):
         return
     # If the listed build has CUDA, a different torch printed the message.
-    name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
+    name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that the "
+    "program runs"
     gpu, backend = gpu_naming.gpu_names(context), torch.backend or "cpu"
     evidence = [*messages, shown(context, "torch.version", f"{name}, backend {backend}")]
     if gpus(context):
@@ -285,9 +286,9 @@ def companions(context: RuleContext) -> Findings:
         else:
             # torch computes although versions differ: the companion fails when it is used.
             is_weak = bool(torch.cuda_available)
-        pair = f"{name} does not belong to this torch"
+        pair = f"{name} does not match the installed torch"
         if differs and listed:
-            pair += f" {torch.version or torch.backend}: {name} {listed.version}"
+            pair = f"{name} {listed.version} does not match torch {torch.version or torch.backend}"
         fix = _companion_fix(context, name)
         evidence = (*(failures or warnings), shown(context, "packages", pair))
         yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
@@ -306,7 +307,7 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
     if unread := needs.unread(context, needs.TORCH):
-        text = f"Keep the installed torch. `gpusetup resolve {name}` prints the {name} that fits it"
+        text = f"Keep the installed torch. `gpusetup resolve {name}` prints the matching {name}"
         return Fix(text=text, needs=unread)
     return paste.install_torch(context, f"Install torch and {name} together. ")
 

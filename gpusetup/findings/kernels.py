@@ -52,7 +52,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     if not ((sees_no_gpu and may_be_installed) or proof or lacks_kernels):
         return
     yield RECORDS["jetson-wrong-wheel"].found(
-        f"{torch_in_words(context)} is not made for this Jetson ({board})",
+        f"{torch_in_words(context)} was not built for this Jetson ({board})",
         detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
@@ -97,7 +97,7 @@ def _finding_without_kernels(
     `is_older` says that the GPU is older than the kernels; `gpu` is its name, None for all GPUs.
     """
     # The text may name one torch while another one prints the message.
-    of_torch = "The torch that runs" if messages else torch_in_words(context)
+    of_torch = "The torch that the program runs" if messages else torch_in_words(context)
     who = _program_beside_torch(context) or of_torch
     cause = "arch-too-old-for-wheel" if is_older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)

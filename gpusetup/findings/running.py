@@ -91,13 +91,14 @@ ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed"
 UNREACHED = Message(
     title="The rank at {peer} cannot be reached: {how}",
     plain="NCCL connects through a network interface that does not reach the other ranks",
-    means="NCCL takes the first interface that it finds. Docker's default bridge has the same "
-    "address (172.17.0.1) on each machine, so that no node reaches another through it. Otherwise "
-    "a firewall, a wrong address or another network lies between the machines.",
-    text="Exclude the bridge on each node, as below, or set NCCL_SOCKET_IFNAME (and "
+    means="NCCL uses the first interface that it finds. Docker's default bridge has the same "
+    "address (172.17.0.1) on each machine, so nodes cannot reach each other through it. In other "
+    "cases, a firewall, a wrong address or a separate network keeps the machines apart.",
+    text="Exclude the bridge on each node with the command below, or set NCCL_SOCKET_IFNAME (and "
     "GLOO_SOCKET_IFNAME) to the interface of the network between the machines (`ip -brief addr` "
-    "lists them). If the ranks still cannot connect, check that the rendezvous names an address of "
-    "the other machine, that the other rank runs, and that the firewall lets them through",
+    "lists them). If the ranks still cannot connect, check that the rendezvous address belongs to "
+    "the other machine, that the other rank is running, and that the firewall allows the "
+    "connection",
     commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
     look=("ip -brief addr",),
 )
@@ -113,7 +114,7 @@ def of_programs(context: RuleContext) -> Findings:
 
 
 OF_A_PROGRAM = Message(
-    title="{library} cannot be loaded: {program} runs on the CPU",
+    title="{program} runs on the CPU because {library} cannot be loaded",
     fix_for=lambda context, _: fix_of_program(context, ""),
 )
 
@@ -147,7 +148,7 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
         if program and event.values.get("program", program).lower() != program.lower():
             continue
         message = (event.text or "an error")[:QUOTED_CHARACTERS]
-        defaults = {"library": "A CUDA library", "program": name, "said": message}
+        defaults = {"library": "a CUDA library", "program": name, "said": message}
         events_of_program.append(replace(event, values={**defaults, **event.values}))
     return tuple(events_of_program)
 
@@ -175,7 +176,7 @@ def gpu_works_little(context: RuleContext) -> Findings:
         values = marked(context, (gpu,), *fields)
         found = finding(context, "gpu-works-little", values, who=label, picture=measured)
         in_order = ", ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
-        fix = found.fix and replace(found.fix, text=f"In this order: {in_order}. {found.fix.text}")
+        fix = found.fix and replace(found.fix, text=f"Try in order: {in_order}. {found.fix.text}")
         yield replace(found, fix=fix)
         # The others mostly work on the same job, so the advice is the same.
         return

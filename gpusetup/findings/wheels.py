@@ -62,17 +62,18 @@ ANOTHER_PACKAGE = "wrong-index of another package"
 
 
 ITS_INDEX = (
-    "Check the package's name and version. In a conda environment file, remove the builds, the "
-    "part after the second `=`. Use PyTorch's index for torch only, not as --index-url. In "
-    "pyproject.toml, write `explicit = true` under [[tool.uv.index]] and a row of "
-    "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip` use --torch-backend"
+    "Check the package's name and version. In a conda environment file, remove the build strings "
+    "(the part after the second `=`). Use PyTorch's index for torch only, not as --index-url for "
+    "all packages. In pyproject.toml, write `explicit = true` under [[tool.uv.index]], and add "
+    "entries to [tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip`, use "
+    "--torch-backend"
 )
 
 ITS_INDEX_IS_EXPLICIT = (
-    "uv took {package} from PyTorch's index, which has only a few builds of it. In pyproject.toml, "
-    "write `explicit = true` under [[tool.uv.index]] for that index, and rows of [tool.uv.sources] "
-    "for torch, torchvision and torchaudio, so that {package} comes from your default index again. "
-    "`gpusetup install --project` writes both"
+    "uv looked for {package} in PyTorch's index, which has only a few builds of it. In "
+    "pyproject.toml, write `explicit = true` under [[tool.uv.index]] for that index, and add "
+    "entries to [tool.uv.sources] for torch, torchvision and torchaudio, so that {package} comes "
+    "from your default index again. `gpusetup install --project` writes both"
 )
 
 
@@ -122,8 +123,8 @@ def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
     releases = paste.pip(context, "index", "versions", name)
     here = f"{name} {exact}" if exact else name
     return Fix(
-        text=f"torch is not at fault, and stays. {here} has no wheel for {machine}: loosen its pin "
-        f"to a release that has one, or leave it out on this system by a marker "
+        text=f"You do not need to change torch. {here} has no wheel for {machine}: allow a release "
+        f"that has one, or skip the package on this system with a marker "
         f"(`; platform_machine != '{machine}'`). If you need this release, build it from source",
         looks=paste.titled("see its releases", releases) if context.installer != "uv" else (),
     )
@@ -144,8 +145,8 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     else:
         python = USUAL_PYTHON
     text = (
-        f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
-        "for this one"
+        f"Create an environment with a 64-bit CPython {python}, or request a torch release that "
+        "has wheels for this Python"
     )
     return paste.with_python(context, python, text)
 

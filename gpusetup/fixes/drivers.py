@@ -110,8 +110,8 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
         return Fix(text=sentence, min_driver=floor, needs_root=True, needs_reboot=True)
     if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
-            text=f"No driver since {floor} supports this GPU (the last branch is "
-            f"{last_branch(context)}): use a build for an older CUDA, the CPU, or a newer GPU"
+            text=f"No driver from {floor} on supports this GPU (its last driver branch is "
+            f"{last_branch(context)}). Use a build for an older CUDA, the CPU, or a newer GPU"
         )
     commands = driver_commands(context, floor)
     guide = GUIDES.get(linux_family(context) or "")
@@ -126,9 +126,9 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     if on(context, "windows"):
         then = "restart the machine if the installer asks you to"
     elif reboots:
-        then = "reboot; afterwards `nvidia-smi` lists the GPU"
+        then = "reboot. After that, `nvidia-smi` should list the GPU"
     else:
-        then = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
+        then = "load it (or reboot). After that, `nvidia-smi` should list the GPU"
     start = lines(REBOOT) if reboots else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text=f"{text}{source}, then {then}",
@@ -206,8 +206,8 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
     lacks_key = context.os.secure_boot and not unbuilt
     load = (ENROLL_KEY, REBOOT) if lacks_key else ("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
-        text="Load the module (if the message is `not found`, build the module first: "
-        f"`{BUILD_MODULE}`); `nvidia-smi` then lists the GPU. If Secure Boot is on, "
+        text="Load the driver's module (if modprobe prints `not found`, build the module first: "
+        f"`{BUILD_MODULE}`). After that, `nvidia-smi` should list the GPU. If Secure Boot is on, "
         f"{ENROLL}",
         commands=(*headers, *lines(*build, *load)),
         needs_root=True,
@@ -218,8 +218,8 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
 REBOOT = "sudo reboot"
 
 ENROLL = (
-    "enroll the key that signed the module: the firmware asks for the key at the next start "
-    "(Enroll MOK, with the password that mokutil asked for)"
+    "enroll the key that signed the module. At the next start, choose Enroll MOK on the blue "
+    "screen and enter the password that you gave to mokutil"
 )
 
 

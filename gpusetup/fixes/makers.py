@@ -25,7 +25,7 @@ ROCM_IN_WSL = Fix(
     text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and librocdxg "
     "inside WSL, as described on AMD's page for WSL "
     "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html),"
-    " which lists the GPUs that it supports. Do not install the driver amdgpu in WSL"
+    " which lists the supported GPUs. Do not install the amdgpu driver in WSL"
 )
 """What ROCm needs in WSL, where it reaches the GPU through a library and not through /dev/kfd."""
 
@@ -46,8 +46,8 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     install = paste.pip(context, "install", "--force-reinstall", *words)
     if maker is AMD and target is None:
         return Fix(
-            text=f"Install {name}, if it has kernels for this GPU: {SERVED_CARDS} (`rocminfo | "
-            "grep gfx` prints the target). Otherwise the CPU build works",
+            text=f"Install {name} if it supports your GPU: {SERVED_CARDS} (`rocminfo | "
+            "grep gfx` prints the GPU's architecture). Otherwise, use the CPU build",
             alternatives=paste.titled("if the GPU is one of these", install),
         )
     # The text names the maker but no GPU, so the fitting build is not known.
@@ -55,7 +55,7 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
         return Fix(text=f"Install {name} from its own index", commands=(install,))
     # For a GPU without any build, the choice keeps the ROCm label that a text shows.
     if build is None or maker_of(build.backend) != maker.id or not has_a_build(stack):
-        return Fix(text=f"{name} has no release for {target or 'this GPU'}. The CPU build works")
+        return Fix(text=f"{name} has no release for {target or 'this GPU'}. Use the CPU build")
     fix = paste.install_torch(context)
     by_hand = paste.by_hand(context)
     # `gpusetup install` would choose the build for the machine on which the text is read.
@@ -68,9 +68,9 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     if target in RELATIVES and _uses_rocms_variables(context):
         relative, override = RELATIVES[target]
         return Fix(
-            text=f"None of PyTorch's wheels has kernels for {target}, but the GPU can run those of "
-            f"the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not support "
-            "this, so test the results with `gpusetup verify`",
+            text=f"None of PyTorch's wheels has kernels for {target}, but the GPU can run the "
+            f"kernels of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not "
+            "support this, so test the results with `gpusetup verify`",
             commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),),
             alternatives=paste.titled(f"AMD's own wheels for {target}", *fix.commands),
         )
@@ -115,18 +115,18 @@ def for_amd(context: RuleContext) -> Fix:
         return build_for(context, AMD, target)
     if finds_none:
         return Fix(
-            text="The build is right, so see whether your user may use the GPU: `rocminfo` must "
-            "list it. If not, join the groups render and video. If /dev/kfd is missing, the kernel "
-            "has no amdgpu driver for this GPU (in a container: `--device /dev/kfd --device "
-            "/dev/dri`). Remove the variables that can hide the GPU "
+            text="The build is right, so check whether your user may use the GPU: `rocminfo` must "
+            "list the GPU. If it does not, join the groups render and video. If /dev/kfd is "
+            "missing, the kernel has no amdgpu driver for this GPU (in a container: `--device "
+            "/dev/kfd --device /dev/dri`). Unset the variables that can hide the GPU "
             f"({', '.join(AMD.masks)})",
             commands=lines('sudo usermod -aG render,video "$USER"'),
             needs_root=True,
         )
     return Fix(
-        text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
-        "toolkit: a package asks for CUDA's own libraries. Install its build for ROCm, or turn "
-        "off the option that needs it"
+        text="Keep the installed torch, which is a ROCm build, and do not install a CUDA toolkit. "
+        "A package requires CUDA's own libraries: install that package's ROCm build, or turn off "
+        "the option that needs CUDA"
     )
 
 
@@ -144,11 +144,11 @@ def for_intel(context: RuleContext) -> Fix:
         return Fix(
             text="Install Intel's driver for this GPU (on Linux, the compute runtime with Level "
             "Zero: libze1, libze-intel-gpu1; in WSL, also the driver on Windows; in a container, "
-            "give it /dev/dri), as described on "
+            "pass /dev/dri to it), as described on "
             "https://docs.pytorch.org/docs/main/notes/get_start_xpu.html, and join the group "
-            "`render`. `sycl-ls` must print level_zero:gpu. If it does and torch finds none, "
-            "ZE_AFFINITY_MASK or ONEAPI_DEVICE_SELECTOR hides the GPU, or oneAPI's setvars.sh put "
-            "other libraries first",
+            "`render`. `sycl-ls` must print level_zero:gpu. If it does but torch cannot find the "
+            "GPU, ZE_AFFINITY_MASK or ONEAPI_DEVICE_SELECTOR hides the GPU, or oneAPI's setvars.sh "
+            "put other libraries first",
             needs_root=True,
         )
     runs_on_xpu = events(context, "backend-runs") and not events(context, "no-xpu")
@@ -164,12 +164,12 @@ FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
 
 MPS_ADVICE = {
-    "tensors": "MPS works, but one tensor of this call is still on the CPU or has another type: "
-    'move the model and every input to "mps" and keep the result (`x = x.to("mps")`), because '
-    "`.to()` returns a copy. `print(x.device, x.dtype)` before the line of your traceback shows "
-    "which one",
-    "dtype": '"mps" does not support this type: use float32 in place of float64, float16 in '
-    'place of float8, or keep these tensors on "cpu"',
+    "tensors": "MPS works, but one tensor of this call is still on the CPU or has another type. "
+    'Move the model and every input to "mps" and keep the result (`x = x.to("mps")`), because '
+    "`.to()` returns a copy. To find the tensor, add `print(x.device, x.dtype)` before the line in "
+    "your traceback",
+    "dtype": '"mps" does not support this type: use float32 instead of float64, float16 instead of '
+    'float8, or keep these tensors on "cpu"',
 }
 """A reason in torch's message -> what to do."""
 
@@ -187,8 +187,8 @@ def for_mac(context: RuleContext) -> Fix:
             return Fix(text=text)
     if lacks:
         return Fix(
-            text='The program already uses "mps", which lacks this operation: let torch compute '
-            f"operators that mps lacks on the CPU ({FALLBACK}=1, set before the program imports "
+            text='The program already uses "mps", but mps does not support this operation. Let '
+            f"torch run such operators on the CPU ({FALLBACK}=1, set before the program imports "
             "torch), or update torch and macOS. If the error remains, run this part on the CPU "
             '(`.to("cpu")`; sparse tensors: `.to_dense()`)',
             commands=(paste.setting(context, FALLBACK, "1"),),
@@ -196,7 +196,7 @@ def for_mac(context: RuleContext) -> Fix:
     # A text about torch usually comes from an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
     return Fix(
-        text='Since torch 1.12, the ordinary wheel uses an Apple GPU as the device "mps". '
+        text='Since torch 1.12, the ordinary wheel supports Apple GPUs through the device "mps". '
         'Replace "cuda" in your code with "mps" or "cpu"',
         commands=(paste.pip(context, "install", "torch", "torchvision"),) if missing else (),
     )
@@ -218,8 +218,8 @@ def reach_metal(context: RuleContext) -> Fix:
     if context.os.machine == "x86_64":
         return NATIVE_PYTHON
     return Fix(
-        text=f"From torch {TORCH_ON_MACOS_14} on, MPS needs macOS {OLDEST_MACOS} or newer "
-        "(`sw_vers` prints yours): update macOS, or use an older torch. If yours is new enough, "
-        "the process does not reach Metal, which a sandbox, an ssh session, a virtual machine and "
-        "a container lack: run the program in a terminal of the user who is logged in at the screen"
+        text=f"Since torch {TORCH_ON_MACOS_14}, MPS needs macOS {OLDEST_MACOS} or newer "
+        "(`sw_vers` prints your version). Update macOS, or use an older torch. If your macOS is "
+        "new enough, the process cannot use Metal because it runs in a sandbox, an ssh session, a "
+        "VM or a container. Run it in a terminal of the user who is logged in at the screen"
     )

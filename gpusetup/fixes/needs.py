@@ -82,7 +82,7 @@ def torch_that_is_there(context: RuleContext) -> str:
     if torch.installed is False or events(context, *INSTALLING):
         return "no torch is installed yet"
     if requested := wanted.torch or wanted.backend or wanted.companion:
-        return f"torch {requested} is asked for"
+        return f"torch {requested} is requested"
     for event in events(context, *SHOW_WHICH_TORCH):
         return event.text or event.kind
     return ""
@@ -169,9 +169,9 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
-        denied=if_shown("the host cannot be changed from here ({message})", "host-of-a-lender"),
-        instead="The host belongs to the provider: report the message to the provider, stop this "
-        "instance, and start one on another host",
+        denied=if_shown("you cannot change the host from here ({message})", "host-of-a-lender"),
+        instead="The host belongs to the provider. Report the message to them, stop this instance, "
+        "and start one on another host",
     ),
     NeedRow(
         what="torch's list of kernels",

@@ -50,7 +50,7 @@ LENDERS = {
     "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type). The session "
     "restarts",
     "Kaggle": "Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds of torch "
-    "have no kernels for the P100 (compute capability 6.0). The session restarts",
+    "do not support the P100. The session restarts",
 }
 """A service that lends machines -> how to get one with a GPU. Its user cannot install a driver
 there, restart the machine or read its kernel log."""
@@ -98,7 +98,7 @@ def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
         # `vllm/vllm-openai:v0.8.4` -> `vllm/vllm-openai`.
         repository = re.sub(r":[\w.-]+$", "", name)
     elif named_owner(context, "maker-image"):
-        name, repository = "of NVIDIA (its `a0` version of torch is on no index)", "the image"
+        name, repository = "from NVIDIA (no index has its `a0` version of torch)", "the image"
     else:
         return None
     return EnvironmentOwner(
@@ -106,16 +106,16 @@ def owner_of_image(context: RuleContext) -> EnvironmentOwner | None:
         instructions="Keep the image's torch, which was chosen for this machine or program. Use "
         f"another tag of {repository} (a newer one for a newer GPU, one with an older CUDA for an "
         "older driver or GPU), or change the program. What pip installs in a running container is "
-        "lost when it stops",
+        "lost when the container is removed",
     )
 
 
 INSTRUCTIONS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
     "newest portable release and move `models` and `custom_nodes` into it",
-    "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
-    "in webui-user.bat (webui-user.sh) to the pip command, remove `--xformers` from "
-    "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
+    "stable-diffusion-webui": "set TORCH_COMMAND, which its start script installs torch with, to "
+    "the pip command in webui-user.bat (webui-user.sh), remove `--xformers` from COMMANDLINE_ARGS "
+    "(its release fits only the old torch), delete `venv` and start again",
 }
 """A program that creates its own environment -> how to change torch there."""
 USUAL_INSTRUCTIONS = "update or reinstall the app from its menu, which installs the torch it needs"
@@ -129,6 +129,6 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
     instructions = INSTRUCTIONS_OF_PROGRAMS.get(name, USUAL_INSTRUCTIONS)
     return EnvironmentOwner(
         because=f"the environment belongs to {name}",
-        instructions=f"First try {name}'s own way: {instructions}. Or in its environment",
+        instructions=f"First update it as {name} intends: {instructions}. Or, in its environment",
         excludes_pip=False,
     )

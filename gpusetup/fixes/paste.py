@@ -230,13 +230,13 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         source = f"{build.channel} ({build.backend})"
     if unread := needs.unread(context, needs.TORCH):
         sentence = (
-            f"{why}Install a build of torch from {source}, or from another index that fits GPU and "
-            "driver, in the release that the program needs"
+            f"{why}Install the torch release that the program needs from {source}, or from another "
+            "index that fits the GPU and the driver"
         )
         return Fix(text=sentence, needs=unread)
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
-        how = "into a new environment, because gpusetup may not change this one"
+        how = "use a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
         how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [
@@ -267,8 +267,8 @@ def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     yield f"{build.backend} needs NVIDIA driver {oldest} or newer ({installed})"
     if is_report(context) and not capabilities(context):
         yield (
-            "The text does not name the GPU: RTX 50 cards need cu128 or newer, GTX 10 cards cu126, "
-            "and a GPU of AMD or Intel a build for ROCm or XPU"
+            "The text does not show which GPU you have: RTX 50 cards need cu128 or newer, GTX 10 "
+            "cards need cu126, and AMD or Intel GPUs need a ROCm or XPU build"
         )
 
 
@@ -279,8 +279,8 @@ def _no_build_fix(context: RuleContext) -> Fix:
     none = "No build of torch fits this machine"
     advice = context.choice.advice
     if advice is None:
-        return Fix(text=f"{none}: `gpusetup resolve --explain`")
-    text = f"{none}; with {advice.change} {advice.to}: {advice.gives}"
+        return Fix(text=f"{none}. `gpusetup resolve --explain` shows why")
+    text = f"{none}, but with {advice.change} {advice.to} you can use {advice.gives}"
     if advice.change == "driver":
         return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")
@@ -293,9 +293,9 @@ def jetson_fix(context: RuleContext) -> Fix:
         return install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     if jetpack is None or jetpack.wheels is None:
         return Fix(
-            text="Install the torch wheel that NVIDIA publishes for this board's JetPack, whose "
-            "release the first line of the command shows. On Orin, torch's own wheels need "
-            f"{UNIFIED.name} or newer: flash it with SDK Manager",
+            text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
+            "first line of the command's output shows its release. On Orin, torch's own wheels "
+            f"need {UNIFIED.name} or newer, which you flash with SDK Manager",
             commands=lines("cat /etc/nv_tegra_release"),
         )
     text = (
@@ -310,9 +310,9 @@ def jetson_fix(context: RuleContext) -> Fix:
         return Fix(text=text, commands=(new,))
     from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
-        text=f"{text}Install the wheel, then its dependencies; the libraries that it does not "
-        f"declare are in NVIDIA's guide ({INSTALLING_ON_JETSON}). NVIDIA does not publish "
-        "torchvision and torchaudio there: build them from source if a program needs them",
+        text=f"{text}Install the wheel, then its dependencies. NVIDIA's guide lists the libraries "
+        f"that the wheel does not declare ({INSTALLING_ON_JETSON}). NVIDIA does not publish "
+        "torchvision and torchaudio there, so build them from source if a program needs them",
         commands=(
             pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
             pip(context, "install", *from_nvidia, "torch"),

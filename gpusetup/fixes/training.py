@@ -9,18 +9,18 @@ from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
 
 STEPS = (
-    "For training, take these steps in order until the training fits: 1. a smaller batch with "
-    "gradient accumulation (32 = 8 x 4 trains in the same way), 2. mixed precision (bf16, or "
-    "fp16), 3. gradient checkpointing, 4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), "
-    "5. LoRA, which trains only small adapters, and finally 6. a smaller model. For inference, "
-    "use smaller inputs or a quantized model. Stop other programs that use the GPU"
+    "For training, try these steps in order until it fits: 1. a smaller batch with gradient "
+    "accumulation (32 = 8 x 4 trains in the same way), 2. mixed precision (bf16, or fp16), 3. "
+    "gradient checkpointing, 4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), 5. LoRA, "
+    "which trains only small adapters, and finally 6. a smaller model. For inference, use smaller "
+    "inputs or a quantized model. Stop other programs that use the GPU"
 )
 """The steps in the order of the guide on acceleration (batch, precision, model), with the steps
 that save more memory in between."""
 
 COMPUTED = (
-    "`gpusetup tune CONFIG` writes what it can into your config, and `gpusetup plan --from-config "
-    "CONFIG` computes what fits before you start"
+    "`gpusetup tune CONFIG` makes such changes in your config, and `gpusetup plan --from-config "
+    "CONFIG` shows what fits before you start"
 )
 
 ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
@@ -44,7 +44,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
     first = SEGMENTS_FIRST if segments and unused_may_help(context) else ""
-    help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
+    help_of_segments = ". Expandable segments reduce fragmentation" if segments else ""
     sentences = f"{first}{text}{help_of_segments}. {COMPUTED}"
     return Fix(text=sentences, commands=segments, looks=looks)
 
@@ -61,7 +61,7 @@ def unused_may_help(context: RuleContext) -> bool | None:
 
 
 SEGMENTS_FIRST = (
-    "torch has enough unused memory, but in pieces that are too small: first set the variable "
+    "torch has enough unused memory, but in pieces that are too small, so first set the variable "
     "below. "
 )
 GENERATING = {
@@ -86,7 +86,7 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
     if trainer.sequence_parallel:
         steps.append(
             f"SP: sequence parallelism (`{trainer.sequence_parallel}`); the number must divide "
-            "the GPUs and the model's attention heads"
+            "the number of GPUs and of attention heads evenly"
         )
     steps.append(
         f"Offload: parameters and optimizer in the computer's memory (`{trainer.offload}`)"

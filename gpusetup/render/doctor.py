@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MOST_ENVIRONMENTS = 5
 """More than these would push everything else off the screen; `--json` lists all."""
 NOT_BY_INSTALL = (
-    "Run the commands above yourself (`gpusetup install` does not){where}, then run `gpusetup "
-    "doctor` again."
+    "Run the commands above yourself (`gpusetup install` does not run them){where}, then run "
+    "`gpusetup doctor` again."
 )
 EVIDENCE_SHOWN = 6
 """More lines than this would push the fix off the screen; `--json` contains all of them."""
@@ -57,7 +57,7 @@ def doctor_screen(answer: DoctorAnswer, recorded: str | None = None) -> Screen:
         if finding is not root:
             others += in_short(finding)
     lines += section("Also found", others)
-    lines += section("What was read, and whether it fits", _fits(answer, root))
+    lines += section("What the text shows, and whether it fits", _fits(answer, root))
     title = f"The recorded machine ({recorded})" if recorded else "This machine"
     lines += section(title, facts(machine_facts(answer)))
     environments: list[str] = []
@@ -133,7 +133,9 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
         yield command(check.command, 4)
         if check.prints:
             printed = "; ".join(check.prints.splitlines())
-            yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
+            yield ScreenLine(
+                f"  If this is the cause, the output is, for example: {printed}", hang=2
+            )
     elif answer.certainty == "likely":
         also = f": it could also be {others}" if others else ""
         yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
@@ -172,14 +174,14 @@ def unknown_of(answer: DoctorAnswer) -> str:
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
     misfits = [fit.sentence for fit in answer.fit if not fit.fits]
     if misfits:
-        return f"what was read does not fit together: {misfits[0]}"
+        return f"the facts in the text do not fit together: {misfits[0]}"
     events = {event.kind for event in answer.snapshot.events}
     if answer.stage or "program-failed" in events:
         step = f"the step `{answer.stage}`" if answer.stage else "this step"
         return f"{step} failed; the cause is still unknown"
     if answer.facts or events:
         return "the text contains no error message that gpusetup knows"
-    return "the text shows no GPU, driver or torch, and no failure that gpusetup knows"
+    return "the text shows no GPU, driver or torch, and no error that gpusetup knows"
 
 
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
@@ -272,9 +274,9 @@ def explained(finding: KnownFinding) -> Screen:
     lines += facts(
         {
             "Check it with": finding.check,
-            "It prints": finding.prints,
+            "Example output": finding.prints,
             "What to do": finding.way_out,
-            "Explains": ", ".join(finding.explains),
+            "Can cause": ", ".join(finding.explains),
         }
     )
     return Screen(lines)

@@ -179,7 +179,7 @@ def _recommended_line(resolution: ResolveAnswer | None) -> str:
         return f"no build; {advice_text(advice)}" if advice else "no build"
     # Without a command, the installed torch stays: a vendor's or conda's is on no index of wheels.
     if not any(resolution.commands.values()):
-        return f"keep torch {resolution.torch}, which no index that gpusetup knows has"
+        return f"keep torch {resolution.torch}, which is not on any index that gpusetup knows"
     vision, audio = resolution.torchvision, resolution.torchaudio
     return joined(
         _built(resolution),

@@ -61,7 +61,7 @@ def test_facts_decide_and_a_failure_never_fits(
 def test_a_fact_has_its_line_and_a_likely_cause_its_check(tmp_path: Path) -> None:
     _, answer, _ = asked("a title\nRTX 3090, driver 550.54.14\ntorch 2.5.1+cu124", tmp_path)
     facts = {fact["name"]: fact for fact in answer["facts"]}
-    assert facts["driver"]["value"].startswith("550.54.14, runs CUDA builds up to")
+    assert facts["driver"]["value"].startswith("550.54.14, runs builds for CUDA")
     assert facts["torch"]["source"] == "report, line 3"
     assert answer["fit"] and all(fit["fits"] for fit in answer["fit"])
     _, answer, screen = asked("AssertionError: Torch not compiled with CUDA enabled", tmp_path)

@@ -131,7 +131,7 @@ UNCHANGED = [
         "wheels for "
         "the following platforms: `manylinux2010_x86_64`",
         "gpusetup install",
-        "torch is not at fault",
+        "do not need to change torch",
     ),
     (
         "My job on a rented node of RunPod (8x H100 SXM) ends with Error 802: system not yet "

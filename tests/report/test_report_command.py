@@ -81,7 +81,7 @@ def test_a_long_text_says_what_was_read_of_it(
     assert size == len(raw) and len(kept) <= READ_BYTES
     (tmp_path / "long.txt").write_bytes(b"no word\n" * (READ_BYTES // 6))
     said = run(capsys, "--report", str(tmp_path / "long.txt"))[1]
-    assert "report-cut" in said and "The text has 1.3 MiB" in said
+    assert "report-cut" in said and "The text is 1.3 MiB long" in said
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the devices are Linux's")

@@ -105,7 +105,7 @@ def test_no_answer_names_what_its_system_lacks(system: str) -> None:
                 (found.id, line)
                 for line in (*shown, *prose, *filter(None, [judgement.next_reading]))
                 if (lacks.search(line) or line.startswith(never))
-                and not line.startswith("In the Linux system of this message")
+                and not line.startswith("On the Linux system that this message")
             ]
     assert asked > 200 and wrong == []
 
