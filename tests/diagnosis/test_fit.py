@@ -30,7 +30,7 @@ def asked(text: str, folder: Path) -> tuple[int, dict[str, Any], str]:
 @each(
     "text, code, cause, said",
     [
-        ("RTX 4070 Ti SUPER, driver 576.80, Windows 11", 0, "ok", "up to 12.9"),
+        ("RTX 4070 Ti SUPER, driver 576.80, Windows 11", 0, "ok", "CUDA 12.9 and older"),
         ("RTX 3090, driver 550.54.14\ntorch 2.5.1+cu124", 0, "ok", "has kernels for RTX 3090"),
         (
             "RTX 5090, driver 570.86\ntorch 2.5.1+cu124",

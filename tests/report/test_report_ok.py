@@ -115,7 +115,7 @@ def test_no_ok_and_no_exit_0_stands_over_a_failure() -> None:
 
 
 H100 = Path(__file__).resolve().parents[1] / "machines" / "linux-h100-580.159.04"
-FITS = "torch 2.15.0 from cu130 fits it and NVIDIA H100 80GB HBM3"
+FITS = "torch 2.15.0 from cu130 works with this driver and NVIDIA H100 80GB HBM3"
 PROOF_OF = {
     "nvidia-smi-q.txt": FITS,
     "collect_env.txt": "torch 2.11.0+cu130 has kernels for NVIDIA H100 80GB HBM3 (sm_90)",
