@@ -156,8 +156,8 @@ CAUSES = (
         check=CheckCommand("python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\"", "'-1'"),
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry in CUDA_VISIBLE_DEVICES, and "
-        "an empty value hides all GPUs. Slurm and Ray set an empty value for a job or task "
-        "without a GPU.",
+        "an empty value hides all GPUs. Slurm and Ray leave the variable empty for jobs and tasks "
+        "that request no GPU.",
         text="Find out what sets the variable (a shell profile, a service, or a line with "
         "os.environ in the program), and remove the setting there, or set it to the GPUs' "
         "numbers, counted from 0. If a scheduler sets it, request a GPU from the scheduler",
@@ -177,9 +177,8 @@ CAUSES = (
             # The scheduler sets the variable; to remove it would use the GPUs of other jobs.
             Message(
                 where=(lambda context: bool(JOB_VARIABLES & context.snapshot.environment.keys()),),
-                text="The batch system sets this variable to the GPUs that it gave the job. "
-                "Request a GPU in the job script (Slurm: `#SBATCH --gres=gpu:1`), and do not "
-                "remove the variable",
+                text="The batch system sets this variable to the job's GPUs. Request a GPU in the "
+                "job script (Slurm: `#SBATCH --gres=gpu:1`), and do not remove the variable",
             ),
         ),
     ),
@@ -206,11 +205,9 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("env | grep NVIDIA_DRIVER_CAPABILITIES; ldconfig -p | grep libcuda  # in the container", "NVIDIA_DRIVER_CAPABILITIES=utility"),
         title="The container has nvidia-smi but lacks the driver's compute libraries (libcuda)",
-        means="The container toolkit mounts libcuda only if NVIDIA_DRIVER_CAPABILITIES includes "
-        "`compute`.",
+        means="The toolkit mounts libcuda only if NVIDIA_DRIVER_CAPABILITIES includes `compute`.",
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
-        "command below tests it with a plain image). Often an `ENV` line in the Dockerfile leaves "
-        "`compute` out",
+        "command below tests it with a plain image). Often the image's `ENV` omits `compute`",
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "sh -c 'ldconfig -p | grep libcuda'",
@@ -255,8 +252,8 @@ CAUSES = (
         "k8s-gpu-not-allocatable",
         title="No node of the cluster has a free GPU (nvidia.com/gpu)",
         means="No node offers a GPU, taints keep the pod away, or other pods use all GPUs. A node "
-        "offers no GPU if its device plugin, the runtime or the driver is missing, or if the GPU "
-        "is unhealthy.",
+        "offers no GPU if its device plugin, runtime or driver is missing, or the GPU is "
+        "unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.

@@ -67,11 +67,10 @@ CAUSES = (
     Cause(
         "libcuda-missing",
         by_check=True,
-        title="CUDA cannot start because the driver's CUDA library (libcuda) is missing or does "
-        "not load",
+        title="CUDA cannot start because the driver's libcuda is missing or does not load",
         means="nvidia-smi works without libcuda. Containers and driver packages for servers "
-        "sometimes lack the compute libraries. An interrupted installation can leave files of two "
-        "driver versions.",
+        "sometimes lack the compute libraries. An interrupted installation can mix two driver "
+        "versions.",
         text="On the host, install the compute libraries of exactly this driver version "
         "(libnvidia-compute, nvidia-driver-cuda-libs; on Windows, the whole driver). If this is a "
         "container, start it again with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
@@ -83,8 +82,7 @@ CAUSES = (
         check=CheckCommand("env | grep CUDA_VISIBLE; python -c 'import torch; torch.cuda.init()'", "CUDA_VISIBLE_DEVICES=7\nRuntimeError: Error 100: no CUDA-capable device is detected"),
         title="CUDA sees no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
-        text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG, and the other problems that "
-        "doctor lists",
+        text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG, and doctor's other results",
         symptom=True,
         asks=(checks.LIST_GPUS,),
     ),
@@ -104,8 +102,7 @@ CAUSES = (
         check=CheckCommand("systemctl is-active nvidia-fabricmanager; python -c 'import torch; torch.cuda.init()'", "inactive\nRuntimeError: Error 802: system not yet initialized"),
         certain_if=proofs.gpus_are_on_nvswitch,
         title="The NVSwitch fabric is not ready on {who}",
-        means="On systems with NVSwitch, the Fabric Manager version must match the driver version "
-        "exactly.",
+        means="With NVSwitch, the Fabric Manager and driver versions must match exactly.",
         text="Install the Fabric Manager version that matches the driver, and start it",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         asks=("nvidia-smi -q | grep -A 3 Fabric",),
@@ -157,8 +154,7 @@ CAUSES = (
         "cuda-init-out-of-memory",
         by_check=True,
         title="CUDA failed to start because it ran out of memory (error 2)",
-        means="CUDA reserves a large address space, but `ulimit -v` or a small virtual machine "
-        "does not allow that.",
+        means="CUDA reserves a large address space, which `ulimit -v` or a small VM can prevent.",
         text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
         "the virtual machine more memory",
         explains=("out-of-memory",),
@@ -168,10 +164,8 @@ CAUSES = (
         "cuda-unknown-error",
         check=CheckCommand('nvidia-smi -L; python -c "import torch; torch.cuda.init()"', "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"),
         title="CUDA does not start: unknown error ({code})",
-        means="Often the nvidia_uvm kernel module is in a bad state after suspend, although "
-        "`nvidia-smi` works.",
-        text="On Linux, reload the nvidia_uvm module and restart the program. If that does not "
-        "help, reboot",
+        means="Often the nvidia_uvm module breaks after suspend, although `nvidia-smi` works.",
+        text="On Linux, reload nvidia_uvm and restart the program. If that does not help, reboot",
         asks=(checks.DEVICE_NODES,),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
@@ -192,8 +186,8 @@ CAUSES = (
         certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
         "contains the stub's folder",
-        means="The stub is only meant for linking programs on a machine without a driver; it "
-        "cannot run them.",
+        means="The stub is only for linking programs on a machine without a driver. Programs "
+        "cannot run with it.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=NO_DRIVER,
@@ -233,8 +227,7 @@ CAUSES = (
         by_check=True,
         check=CheckCommand("ls -l /dev/nvidia* /dev/kfd /dev/dri/renderD*; id -nG", "crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo"),
         title="This user has no permission to open {node}",
-        means="Only members of a certain group can open the device nodes, or SELinux or cgroup "
-        "rules block access.",
+        means="Only one group may open the device nodes, or SELinux or cgroup rules block access.",
         text="Join the group that owns the device nodes (the command below shows it), and log out "
         "and in again. If that group is root, an administrator or a setting (NVreg_DeviceFileMode) "
         "has restricted access. `sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` "
@@ -266,8 +259,7 @@ CAUSES = (
         by_check=True,
         title="{who}: {what}",
         plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
-        means="On GPUs with MIG, a process uses a single MIG instance: the first one, unless you "
-        "select another.",
+        means="With MIG, a process uses one instance: the first, unless you select another.",
         text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
         "UUIDs of GPUs without MIG. Or turn MIG off while no program uses the GPUs: `sudo "
         "nvidia-smi -mig 0`",
@@ -285,8 +277,7 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Exclusive_Process"),
         title="{who}: its compute mode does not allow another CUDA program",
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
-        means="The mode Exclusive_Process allows one process at a time, and Prohibited allows "
-        "none.",
+        means="Exclusive_Process allows one process at a time, and Prohibited allows none.",
         text="Stop the other process, or set the compute mode back to Default. If no process uses "
         "the GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
@@ -336,8 +327,7 @@ CAUSES = (
         by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
         title="CUDA_VISIBLE_DEVICES or a rank refers to a GPU that does not exist (error 101)",
-        means="The job has more processes (ranks) than there are GPUs, or a GPU index is too "
-        "large.",
+        means="The job has more processes (ranks) than GPUs, or a GPU index is too large.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         asks=(checks.LIST_GPUS,),
         says=(

@@ -34,9 +34,8 @@ CAUSES = (
         ),
         title="{who} needs {needs}, but the driver is {driver}",
         plain="The program or torch needs a newer driver",
-        means="Each major CUDA version has a minimum driver version, and a driver that meets it "
-        "runs every minor version too. On Linux, CUDA 12 needs driver 525 or newer, and CUDA 13 "
-        "needs driver 580 or newer.",
+        means="Each major CUDA version has a minimum driver, and a driver that meets it runs every "
+        "minor version. On Linux, CUDA 12 needs driver 525, and CUDA 13 needs driver 580.",
         text="Update the driver, or install a torch build for an older CUDA",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
@@ -177,8 +176,7 @@ CAUSES = (
         certain_if=no(in_container),
         check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
-        means="Usually an update replaced the driver's packages while the old kernel module "
-        "stayed loaded.",
+        means="Usually an update replaced the driver while the old kernel module stayed loaded.",
         text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that "
         "uses the GPU (including nvidia-persistenced and the desktop), then run `sudo modprobe -r "
         "nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`. If other people use "
@@ -206,8 +204,7 @@ CAUSES = (
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason. For example, the "
         "driver does not support the GPU, its power or seating is bad, its firmware (GSP) failed, "
-        "or there is too little PCI address space. A cluster job also sees no GPU if it did not "
-        "request one.",
+        "or PCI address space is too small. A cluster job that requested no GPU also sees none.",
         text="Shut the machine down fully and start it again. If that does not help, reinstall the "
         "driver with the kernel modules that the GPU needs (open or proprietary)",
         # Source: messages of NVIDIA's open kernel modules.

@@ -118,9 +118,8 @@ CAUSES = (
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
                 '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). Or '
-                "reinstall flash-attn without the cache. Its installer downloads the wheel for "
-                "your torch, CUDA and Python if there is one. Otherwise it builds from source, "
-                "which may take hours",
+                "reinstall flash-attn without the cache. Its installer downloads a matching wheel "
+                "if there is one, and otherwise builds from source, which may take hours",
                 commands=(
                     IN_THIS_ENVIRONMENT[0],
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
@@ -176,8 +175,8 @@ CAUSES = (
         "2.14. torch 1.11 replaced the THC headers with ATen and c10.",
         text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its "
         "setup.py. Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and with nvcc "
-        "from the same CUDA version as torch's. Or install the torch release that the extension "
-        "was written for",
+        "from torch's CUDA version. Or install the torch release that the extension was written "
+        "for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         look=(checks.CUDA_OF_TORCH, "nvcc --version", "g++ --version"),
         says=(
@@ -214,8 +213,7 @@ CAUSES = (
     Cause(
         "build-isolation-no-torch",
         certain_if=proofs.message_states_it,
-        title="{package} needs torch to build, but pip or uv builds it in an environment without "
-        "torch",
+        title="{package} needs torch to build, but pip or uv builds it in isolation, without torch",
         means="By default, pip and uv build each package in a new environment with only the build "
         "requirements that the package declares.",
         text="Install torch first, then build the package in your environment: `pip install "
@@ -251,8 +249,7 @@ CAUSES = (
             r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
         ),
         title="A package must be compiled, but the C++ compiler or ninja is missing",
-        means="The package has no wheel for this Python and system, so the installer tries to "
-        "compile it.",
+        means="The package has no wheel for this Python and system, so it must be compiled.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "
         "and Ubuntu: build-essential) and ninja (`pip install ninja`). Or install a release of the "
         "package that has a wheel",

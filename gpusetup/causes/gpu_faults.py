@@ -26,8 +26,7 @@ CAUSES = (
         by_check=True,
         certain_if=proofs.message_states_it,
         title="{who} has fallen off the PCI bus",
-        means="Possible reasons are a power fault, overheating, a loose card, or PCIe power saving "
-        "(ASPM).",
+        means="Possible reasons are power faults, heat, a loose card or PCIe power saving (ASPM).",
         text="Reboot, or better, power the machine off completely. If the fault comes back, check "
         "the power supply, cooling, seating and riser, and add `pcie_aspm.policy=performance` to "
         "the kernel's command line",
@@ -46,9 +45,9 @@ CAUSES = (
         by_check=True,
         title="The system processor (GSP) of {who} does not respond",
         means="The GPU's firmware or hardware stopped working.",
-        text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary kernel "
-        "modules, you can also turn the GSP off by setting `NVreg_EnableGpuFirmware=0` for the "
-        "nvidia module",
+        text="Reboot. If the fault comes back, update the driver. With the proprietary kernel "
+        "modules, you can also set `NVreg_EnableGpuFirmware=0` for the nvidia module to turn the "
+        "GSP off",
         commands=("sudo reboot",),
         says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
     ),
@@ -125,8 +124,7 @@ CAUSES = (
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
-        means="If nvidia-smi shows used memory but no process, a leftover process may still hold "
-        "it.",
+        means="If nvidia-smi shows used memory but no process, a leftover process may hold it.",
         text="Stop the process that uses the memory",
         look=("nvidia-smi",),
     ),

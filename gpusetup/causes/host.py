@@ -50,8 +50,7 @@ CAUSES = (
         cases=(
             Message(
                 where=(no(in_container),),
-                title="Bus error: /dev/shm is too small, or a file that a worker reads is "
-                "incomplete",
+                title="Bus error: /dev/shm is too small, or a data file is incomplete",
                 text="First check how large /dev/shm is. If /dev/shm is small, start the container "
                 "with `--shm-size=8g`, or use num_workers=0. If it is large enough, check whether "
                 "a disk is full, or whether the dataset is damaged or on a network disk",
@@ -72,9 +71,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="There is not enough disk space to install torch",
         text="Clear the installers' caches (`pip cache purge`, `uv cache clean`, `conda clean "
-        "--all`), or move TMPDIR and the cache to a larger disk. An "
-        "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for temporary "
-        "files",
+        "--all`), or move TMPDIR and the cache to a larger disk. An installation needs up to 8 GiB "
+        "for packages, 4 GiB for the cache and 1 GiB for temporary files",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
         says=(
@@ -91,8 +89,7 @@ CAUSES = (
         check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
         title="float32 results differ in the third digit because the GPU multiplies in TF32",
         means="Ampere and newer GPUs support TF32, which is faster but less exact. By default, "
-        "torch 1.7 to 1.11 uses TF32 for matrix products, and every torch uses it for "
-        "convolutions.",
+        "torch 1.7 to 1.11 uses TF32 for matrix products, and every torch for convolutions.",
         text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
         "torch.backends.cudnn.allow_tf32 = False",
         only=Severity.NOTE,
@@ -110,8 +107,7 @@ CAUSES = (
             Message(
                 having={"signal": "segmentation|abort|floating"},
                 title="A DataLoader worker crashed: {signal}",
-                means="A compiled library that the worker loads data with (a decoder, OpenCV or a "
-                "tokenizer) crashed.",
+                means="A compiled library (a decoder, OpenCV, a tokenizer) crashed in the worker.",
                 text="Run the program with num_workers=0 and `python -X faulthandler`. The first "
                 "`File` line in its output shows which library crashed: update that library",
             ),
@@ -126,8 +122,7 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host ran out of memory",
-        means="The computer ran out of RAM (not GPU memory), or the container reached its memory "
-        "limit.",
+        means="The computer ran out of RAM (not GPU memory), or the container reached its limit.",
         text="Load less data at once (fewer workers, memory-mapped or sharded weights), or give "
         "the job or the container more memory",
         # Source: Linux documentation, OOM killer.

@@ -120,8 +120,7 @@ CAUSES = (
     Cause(
         "library-missing",
         title="{library} is missing from this system",
-        means="The library is not part of torch or CUDA but comes with the system. For example, "
-        "OpenCV needs libGL.",
+        means="This is a system library, not part of torch. For example, OpenCV needs libGL.",
         text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
         "numactl-libs)",
@@ -143,8 +142,7 @@ CAUSES = (
                 "libgomp on aarch64), or a system that refuses executable stacks (glibc 2.41).",
                 text="Move the environment and TMPDIR to a file system without noexec, and raise "
                 "`ulimit -v`. If the message mentions the TLS block, import torch first in the "
-                "program. If it mentions an executable stack, install a newer release of the "
-                "package",
+                "program. If it mentions an executable stack, upgrade the package",
                 # Source: glibc's sources, dl-load.c and dl-tls.c; glibc 2.41's release notes.
                 look=("findmnt -O noexec", "ulimit -a"),
             ),
@@ -158,8 +156,7 @@ CAUSES = (
         means="torch needs its own cuDNN, cuBLAS and nvJitLink. If an older copy loads first, "
         "torch fails, often because a symbol is missing.",
         text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If the variable is "
-        "not set, check which file was loaded, because it may come from a system package or a "
-        "second torch",
+        "not set, check which file was loaded: it may come from a system package or a second torch",
         # Source: ld.so's manual page.
         before_torch=(Severity.ERROR,),
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
@@ -190,12 +187,10 @@ CAUSES = (
             ),
             Message(
                 having={"of": "its stack"},
-                title="{library} is not compatible with the other libraries of ROCm, oneAPI or "
-                "torch",
+                title="{library} does not match the other libraries of ROCm, oneAPI or torch",
                 means="PyTorch's wheels include these libraries, which only work together if all "
                 "are from the same release. After a partial update, or if LD_LIBRARY_PATH contains "
-                "another ROCm, oneAPI or torch, one library lacks a function that another one "
-                "calls.",
+                "another ROCm, oneAPI or torch, one library lacks a function that another calls.",
                 text="Remove the folders of ROCm, oneAPI (added by setvars.sh) and other torch "
                 "installations from LD_LIBRARY_PATH and LD_PRELOAD. If that does not help, install "
                 "torch in a new environment (`gpusetup install --venv .venv-torch`)",
@@ -242,8 +237,7 @@ CAUSES = (
     Cause(
         "library-not-on-path",
         title="The loader does not search the folder of {library}",
-        means="CUDA libraries from wheels are in folders under site-packages that only torch "
-        "searches.",
+        means="CUDA wheels put their libraries in folders that only torch searches.",
         text="You do not need to install anything. Add the library's folder to LD_LIBRARY_PATH "
         "before you start the program. Or import torch first in the program, because torch then "
         "loads its CUDA libraries",
@@ -264,8 +258,7 @@ CAUSES = (
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
-        means="This function is part of the driver's library libcuda.so.1, which the package must "
-        "be linked to.",
+        means="The function is part of the driver's libcuda.so.1, which the package must link to.",
         text="Your driver and CUDA are fine. Report the missing link to the package's project. As "
         "a workaround, set LD_PRELOAD to the driver's libcuda.so.1 (NixOS: "
         "/run/opengl-driver/lib/libcuda.so.1)",
@@ -282,9 +275,8 @@ CAUSES = (
         "a version that is not installed. The number in the names of cudart, cublas and nvrtc is "
         "the CUDA version (libcudart.so.12 belongs to CUDA 12). Other libraries have their own "
         "version numbers (torch 2.4 and newer includes cuDNN 9).",
-        text="If an extension needs the library (the traceback names the extension's file), "
-        "install the extension's build for torch's CUDA version. Otherwise, install torch with its "
-        "libraries. ",
+        text="If an extension needs the library (the traceback shows its file), install the "
+        "extension's build for torch's CUDA version. Otherwise, install torch with its libraries. ",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         fix_for=paste.install_torch,
         cases=(

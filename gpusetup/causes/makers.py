@@ -46,8 +46,7 @@ NOT_PERMITTED = Message(
     means="The render and video groups own /dev/kfd and the render nodes. The driver is running, so "
     "reinstalling torch changes nothing.",
     text="Join the render and video groups, then log out and in again (a running tmux or Jupyter "
-    "keeps the old groups, and a service such as ollama runs as a separate user). You do not need "
-    "to reinstall anything",
+    "keeps the old groups, and a service such as ollama runs as a separate user).",
     commands=('sudo usermod -aG render,video "$USER"',),
     cases=(Message(where=(in_container,), text=NODES_FOR_A_CONTAINER),),
     # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
@@ -73,16 +72,14 @@ CAUSES = (
     Cause(
         "apple-silicon",
         title="CUDA does not exist for Macs",
-        means="On macOS, torch uses the Apple GPU through the mps device. There are no CUDA builds "
-        "for macOS.",
+        means="On macOS, torch uses the Apple GPU through the mps device instead.",
         text="Use the mps or cpu device; torch's ordinary wheel supports both",
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
                 where=(lambda context: "tensors" in reasons_of(context, "mps-lacks"),),
                 title="One of the program's tensors is not on the Mac's \"mps\" device",
-                means="torch and Metal work, but the program left the model, an input or a "
-                "constant on the CPU.",
+                means="torch and Metal work, but the model, an input or a constant is on the CPU.",
             ),
         ),
         formerly=("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"),
@@ -125,8 +122,7 @@ CAUSES = (
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
-                means="Only torch's XPU build has the xpu device, and it needs Intel's driver and "
-                "runtime.",
+                means="The xpu device needs torch's XPU build and Intel's driver and runtime.",
             ),
         ),
         formerly=("xpu-no-float64", "level-zero-headers-missing"),

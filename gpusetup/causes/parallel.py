@@ -64,15 +64,13 @@ CAUSES = (
         "nccl-unavailable-windows",
         title="This build of torch has no NCCL",
         means="NCCL runs on Linux only, and CPU builds of torch do not include it.",
-        text='Use the "gloo" backend (init_process_group("gloo")), train on one GPU, or use Linux '
-        "or WSL 2",
+        text='Use init_process_group("gloo"), train on one GPU, or use Linux or WSL 2',
         cases=(
             Message(
                 # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
                 having={"lacks": "libuv"},
                 title="This build of torch has no libuv, which its TCP store needs",
-                means="The TCP store uses libuv since torch 2.4, but the wheels for Windows do not "
-                "include libuv.",
+                means="Since torch 2.4, the TCP store uses libuv, which wheels for Windows lack.",
                 text="Turn libuv off for the TCP store, and start the program again from the same "
                 "shell. Or, in your own code, add `?use_libuv=0` to init_process_group's address",
                 commands=("export USE_LIBUV=0",),
@@ -116,8 +114,7 @@ CAUSES = (
         title="NCCL failed: {name}",
         plain="NCCL failed, or one of its collectives timed out",
         means="Every rank (process) of the job prints this message, but only NCCL's own log lines "
-        "show the reason. After a timeout, look for a rank that has died, is hanging or has "
-        "another error.",
+        "show the reason. After a timeout, look for a rank that died, hangs or has another error.",
         text="Run the program again with NCCL's log turned on, and read the first line with WARN. "
         "If no rank shows an error, find out where each rank waits (`py-spy dump --pid PID`)",
         symptom=True,

@@ -121,8 +121,7 @@ CAUSES = (
                 means="On a Mac, torch uses the GPU through the mps device, and most programs use "
                 "the CPU unless you select mps.",
                 text="First check whether this Python can use the GPU: it must print arm64 and "
-                "True. Then select mps in the program's options (with Lightning: "
-                '`accelerator="mps"`)',
+                "True. Then select mps in the program's options (Lightning: `accelerator=\"mps\"`)",
                 look=(checks.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
             ),
         ),
@@ -182,8 +181,7 @@ CAUSES = (
         "device. torch, the driver and the GPU work.",
         text="Move the model and every input to the same device: `model.to(device)`, and `batch = "
         "batch.to(device)` in the loop. Create new tensors there, too (`device=x.device`). If a "
-        "model is spread over several GPUs (`device_map`), move the inputs to the device of its "
-        "first layer",
+        "model spans several GPUs (`device_map`), move the inputs to the device of its first layer",
         failure=7,
         says=(
             says(r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"),
@@ -284,8 +282,7 @@ CAUSES = (
     Cause(
         "ptx-unsupported-toolchain",
         certain_if=proofs.message_states_it,
-        title="The driver cannot compile a kernel's PTX code, because a newer CUDA toolkit "
-        "generated it",
+        title="The driver cannot compile a kernel's PTX code from a newer CUDA toolkit",
         means="A driver can run compiled kernels from a newer minor CUDA version. However, it "
         "compiles PTX code itself, so newer PTX fails.",
         text="Install a build of the failing package for an older CUDA, or update the driver",
@@ -312,8 +309,7 @@ CAUSES = (
         cases=(
             Message(
                 having={"what": ""},
-                title="The kernel log shows GPU errors (Xids) that come from a faulty program: "
-                "{what}",
+                title="The kernel log shows GPU errors (Xids) from a faulty program: {what}",
                 means="A bad address, an illegal instruction or a killed program causes these "
                 "Xids. The GPU itself still works.",
             ),

@@ -92,8 +92,7 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
     if can_use_gpu:
         return paste.another_torch(context)
     return Fix(
-        text="gpusetup knows no torch wheel that supports this GPU. Use the CPU build, or a newer "
-        "or rented GPU",
+        text="gpusetup knows no wheel for this GPU. Use the CPU build, or a newer or rented GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
@@ -117,8 +116,7 @@ CAUSES = (
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
         means="The environment is incomplete.",
-        text="Run `gpusetup install`, which restores the previous environment or completes the "
-        "new one",
+        text="Run `gpusetup install`, which restores the old environment or completes the new one",
         commands=_recover,
     ),
     Cause(
@@ -142,8 +140,7 @@ CAUSES = (
         "torch-half-installed",
         check=CheckCommand("cd /; python -c 'import torch'", '  File "/home/me/venv/lib/python3.12/site-packages/torch/__init__.py", line 1021, in <module>\n    for name in dir(_C):\nNameError: name \'_C\' is not defined'),
         title="torch is only partly installed",
-        means="The installation of torch was interrupted, or another installation overwrote part "
-        "of it.",
+        means="The installation of torch was interrupted, or another package overwrote part of it.",
         text="Reinstall torch",
         fix_for=_reinstall,
         says=(
@@ -155,8 +152,7 @@ CAUSES = (
     Cause(
         "mixed-conda-pip",
         title="conda's and pip's torch files are mixed",
-        means="Neither installer knows about the other's files, so Python may load files from "
-        "both.",
+        means="Neither installer knows the other's files, so Python may load files from both.",
         text="Remove all copies of torch, then install torch once",
         # Source: conda documentation, using pip.
         explains=("torch-cpu-build", "torch-half-installed"),
@@ -165,8 +161,7 @@ CAUSES = (
             Message(
                 having={"times": ""},
                 title="torch is installed {times} times: {versions}",
-                means="The files of these copies are mixed, or Python uses the copy that comes "
-                "first on its path.",
+                means="Their files are mixed, or Python uses the first copy on its path.",
             ),
             Message(
                 having={"twice": ""},
@@ -208,8 +203,8 @@ CAUSES = (
                 having={"place": ""},
                 title="Python imports a torch from outside the environment: {place}",
                 means="Python searches PYTHONPATH before the environment's packages.",
-                text="Remove that folder from PYTHONPATH. Then check whether torch is installed in "
-                "the environment",
+                text="Remove that folder from PYTHONPATH. Then check whether the environment has "
+                "torch",
                 commands=("export PYTHONNOUSERSITE=1",),
             ),
         ),
@@ -242,8 +237,8 @@ CAUSES = (
                 where=(lambda context: bool(context.torch.cuda_available),),
                 title="A program cannot find the GPU, although torch finds it elsewhere",
                 text="Compare which Python and which torch run in both places. If they are the "
-                "same, the program or its launcher sets CUDA_VISIBLE_DEVICES to a wrong value: "
-                "correct that value",
+                "same, the program or its launcher sets CUDA_VISIBLE_DEVICES to a wrong value, so "
+                "correct it there",
             ),
         ),
         asks=(checks.ASK_TORCH, checks.LIST_GPUS,),

@@ -186,8 +186,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="conda detects no CUDA driver here (the virtual package __cuda is missing), but the "
         "build requires one",
-        means="conda provides the virtual package __cuda if it detects a driver. Without __cuda, "
-        "conda chooses CPU builds.",
+        means="conda adds __cuda if it detects a driver. Otherwise it chooses CPU builds.",
         text="Without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA to the CUDA "
         "version of the build (`export CONDA_OVERRIDE_CUDA=12.4`). Otherwise install the driver",
         # Source: conda documentation, virtual packages.
@@ -226,8 +225,7 @@ CAUSES = (
         "externally-managed",
         certain_if=proofs.message_states_it,
         check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
-        title="The installer may not change this Python, which belongs to the operating system or "
-        "to another user",
+        title="Installers may not change this Python, which belongs to the system or another user",
         means="The distribution's own programs use this Python's packages, and pip could break "
         "those programs. In other cases, the folder belongs to another user, or a running program "
         "uses a file in it.",
@@ -247,8 +245,7 @@ CAUSES = (
             Message(
                 having={"name": ""},
                 title="pip cannot remove {name} because conda or the distribution installed it",
-                means="pip needs a list of the package's files (RECORD) to remove it, and this "
-                "package has none.",
+                means="pip cannot remove a package without a list of its files (RECORD).",
                 text="Remove it with the tool that installed it (`conda remove`, which calls torch "
                 "`pytorch`, or the distribution's package manager), or create a new environment",
                 # Source: messages of pip's sources, of releases 20 to 26.
@@ -299,8 +296,7 @@ CAUSES = (
             Message(
                 where=(lambda context: bool(facts.failing_file_is_in_a_checkout(context)),),
                 title="{fact}",
-                plain="Python imports a package from its source folder instead of the installed "
-                "package",
+                plain="Python imports a source folder instead of the installed package",
                 means="Python looks in the script's folder first (with -c, -m or a prompt: in the "
                 "working folder). A source folder does not contain the wheel's compiled files.",
                 text="Start your script from another folder, or build the checkout (`pip install "

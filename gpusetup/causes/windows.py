@@ -45,8 +45,7 @@ def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
 
 LINUX_DRIVER_IN_WSL = Message(
     title="A Linux driver library is installed inside WSL: {path}",
-    means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can reach the "
-    "driver on Windows.",
+    means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only that libcuda can reach the driver on Windows.",
     text="Remove the Linux driver's packages from WSL, then start WSL again",
     commands=lambda _: (REMOVAL, *lines("wsl.exe --shutdown")),
     needs_root=True,
@@ -75,8 +74,7 @@ CAUSES = (
                 having={"searched": ""},
                 only=Severity.WARNING,
                 title="The Visual C++ runtime is not installed: {dll} is not in {searched}",
-                text="Install the current Visual C++ runtime (x64), which torch's DLLs need, then "
-                "test torch",
+                text="Install the Visual C++ runtime (x64) that torch's DLLs need, then test torch",
                 commands=lambda context: (
                     VISUAL_CPP_RUNTIME, paste.command(context, "gpusetup", "verify"),
                 ),
@@ -100,8 +98,7 @@ CAUSES = (
         "windows-pagefile-too-small",
         certain_if=proofs.message_states_it,
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
-        means="Windows reserves memory for the CUDA DLLs in every process, including each "
-        "DataLoader worker.",
+        means="Windows reserves memory for CUDA DLLs in every process and DataLoader worker.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows, or use fewer workers",
         # Source: Microsoft, System Error Codes.

@@ -36,8 +36,7 @@ VERDICTS = (
         severity=Severity.NOTE,
         title="not enough information to tell what is wrong",
         means="gpusetup found no error, but nothing shows that the GPU, the driver and torch work.",
-        text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
-        "snapshot`",
+        text="Run `gpusetup doctor` on the machine, or post the output of `gpusetup snapshot`",
     ),
 )
 """The answers that doctor gives if no finding is the root."""

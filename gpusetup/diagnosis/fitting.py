@@ -232,10 +232,7 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     if all(re.search(FOR_ONE_RUN, line) for line in variables):
         return fix
     where = PROFILES.get(context.os.family or "", "~/.bashrc")
-    kept = (
-        f"this only changes the current shell. To keep the change, make it in {where} and open a "
-        "new shell"
-    )
+    kept = f"to keep the change beyond this shell, make it in {where} and open a new shell"
     return replace(fix, alternatives=(Alternative(title=kept, commands=()), *fix.alternatives))
 
 

@@ -97,8 +97,7 @@ UNREACHED = Message(
     text="Exclude the bridge on each node with the command below, or set NCCL_SOCKET_IFNAME (and "
     "GLOO_SOCKET_IFNAME) to the interface of the network between the machines (`ip -brief addr` "
     "lists them). If the ranks still cannot connect, check that the rendezvous address belongs to "
-    "the other machine, that the other rank is running, and that the firewall allows the "
-    "connection",
+    "the other machine, that the other rank runs, and that the firewall allows the connection",
     commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
     look=("ip -brief addr",),
 )

@@ -63,10 +63,9 @@ ANOTHER_PACKAGE = "wrong-index of another package"
 
 ITS_INDEX = (
     "Check the package's name and version. In a conda environment file, remove the build strings "
-    "(the part after the second `=`). Use PyTorch's index for torch only, not as --index-url for "
-    "all packages. In pyproject.toml, write `explicit = true` under [[tool.uv.index]], and add "
-    "entries to [tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip`, use "
-    "--torch-backend"
+    "(the part after the second `=`). Use PyTorch's index for torch only, not as the --index-url. "
+    "In pyproject.toml, write `explicit = true` under [[tool.uv.index]], and add entries to "
+    "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip`, use --torch-backend"
 )
 
 ITS_INDEX_IS_EXPLICIT = (

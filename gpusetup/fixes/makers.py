@@ -164,10 +164,9 @@ FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
 
 MPS_ADVICE = {
-    "tensors": "MPS works, but one tensor of this call is still on the CPU or has another type. "
-    'Move the model and every input to "mps" and keep the result (`x = x.to("mps")`), because '
-    "`.to()` returns a copy. To find the tensor, add `print(x.device, x.dtype)` before the line in "
-    "your traceback",
+    "tensors": "MPS works, but a tensor of this call is on the CPU or has another type. Move the "
+    'model and every input to "mps" and keep the result (`x = x.to("mps")`), because `.to()` '
+    "returns a copy. To find it, add `print(x.device, x.dtype)` before the line in your traceback",
     "dtype": '"mps" does not support this type: use float32 instead of float64, float16 instead of '
     'float8, or keep these tensors on "cpu"',
 }

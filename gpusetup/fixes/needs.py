@@ -189,8 +189,7 @@ NEEDS: tuple[NeedRow, ...] = (
         what="boot screen",
         lines=r"mokutil --import|modprobe nvidia|dkms autoinstall",
         denied=if_shown(
-            "the screen that enrols a key appears before the system starts, where you cannot "
-            "reach it from here",
+            "the screen that enrols a key appears before the system starts, so you cannot reach it",
             "cloud-machine",
         ),
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "

@@ -47,8 +47,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
 # Sources: googlecolab/colabtools#3792 and #5197, Kaggle's documentation of notebooks; read in March
 # 2026.
 LENDERS = {
-    "Google Colab": "Choose a runtime with a GPU (Runtime, Change runtime type). The session "
-    "restarts",
+    "Google Colab": "Choose a GPU runtime (Runtime, Change runtime type). The session restarts",
     "Kaggle": "Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds of torch "
     "do not support the P100. The session restarts",
 }
