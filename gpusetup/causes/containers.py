@@ -189,8 +189,8 @@ CAUSES = (
         title="This container has no access to its GPU (NVML: Unknown Error)",
         means="Running `systemctl daemon-reload` on the host removes a container's access to GPUs "
         "that systemd does not know about.",
-        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). So "
-        "that the container does not lose its GPU again, pass the GPU's devices to it by name or "
+        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). To "
+        "keep the container from losing its GPU again, pass the GPU's devices to it by name or "
         'with CDI, or switch Docker to the cgroupfs driver ("exec-opts": '
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json)',
         needs_root=True,

@@ -80,7 +80,7 @@ CAUSES = (
     Cause(
         "cuda-sees-no-device",
         check=CheckCommand("env | grep CUDA_VISIBLE; python -c 'import torch; torch.cuda.init()'", "CUDA_VISIBLE_DEVICES=7\nRuntimeError: Error 100: no CUDA-capable device is detected"),
-        title="CUDA sees no device (error 100)",
+        title="CUDA detects no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG, and doctor's other results",
         symptom=True,

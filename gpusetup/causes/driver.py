@@ -52,7 +52,7 @@ CAUSES = (
     Cause(
         "driver-missing",
         check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
-        title="{who}: there is no NVIDIA driver",
+        title="{who}: no NVIDIA driver is installed",
         plain="gpusetup found no NVIDIA driver",
         means="The driver's kernel module, libraries and programs are missing. PyTorch includes "
         "its own CUDA libraries but not the driver.",

@@ -155,8 +155,8 @@ CAUSES = (
             Message(
                 having={"needs": ""},
                 title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
-                means="FlashAttention 2 needs compute capability 8.0 (Ampere), version 1 needs 7.5 "
-                "(Turing).",
+                means="FlashAttention 2 needs compute capability 8.0 (Ampere), and version 1 needs "
+                "7.5 (Turing).",
                 text="Use torch's own attention: attn_implementation=\"sdpa\" in transformers, no "
                 "--flash-attn in trainers. You can uninstall flash-attn. On Turing GPUs, you can "
                 "use version 1 (`flash-attn<2`)",
@@ -278,9 +278,9 @@ CAUSES = (
         title="The compiled part of {module} is missing",
         means="The build failed or was skipped (for example without a compiler, CUDA toolkit or "
         "visible GPU), or you installed a variant without compiled operators.",
-        text="Rebuild the extension on the machine with the GPU, with nvcc from the same CUDA "
-        "version as torch's, and read the build's output. Without a GPU (`docker build`, a login "
-        "node), set TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
+        text="Rebuild the extension on the machine with the GPU, with nvcc from torch's CUDA "
+        "version, and read the build's output. Without a GPU (`docker build`, a login node), set "
+        "TORCH_CUDA_ARCH_LIST to the architecture of the GPUs that will run it, as "
         "torch.cuda.get_device_capability() prints it there (flash-attn reads "
         "FLASH_ATTN_CUDA_ARCHS instead, 80 for an RTX 30 or 40)",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of

@@ -89,7 +89,8 @@ CAUSES = (
         check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
         title="float32 results differ in the third digit because the GPU multiplies in TF32",
         means="Ampere and newer GPUs support TF32, which is faster but less exact. By default, "
-        "torch 1.7 to 1.11 uses TF32 for matrix products, and every torch for convolutions.",
+        "torch 1.7 to 1.11 uses TF32 for matrix products, and every torch uses it for "
+        "convolutions.",
         text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
         "torch.backends.cudnn.allow_tf32 = False",
         only=Severity.NOTE,

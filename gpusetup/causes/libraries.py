@@ -236,7 +236,7 @@ CAUSES = (
     ),
     Cause(
         "library-not-on-path",
-        title="The loader does not search the folder of {library}",
+        title="The loader does not search the folder that contains {library}",
         means="CUDA wheels put their libraries in folders that only torch searches.",
         text="You do not need to install anything. Add the library's folder to LD_LIBRARY_PATH "
         "before you start the program. Or import torch first in the program, because torch then "
@@ -270,7 +270,7 @@ CAUSES = (
         "cuda-lib-missing",
         check=CheckCommand("python -m pip list | grep -i nvidia  # Windows: python -m pip list | findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
-        title="{library} is missing or incomplete: programs that need it cannot load",
+        title="{library} is missing or incomplete, so programs that need it cannot start",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package needs "
         "a version that is not installed. The number in the names of cudart, cublas and nvrtc is "
         "the CUDA version (libcudart.so.12 belongs to CUDA 12). Other libraries have their own "
@@ -298,7 +298,7 @@ CAUSES = (
             ),
             Message(
                 where=(_another_package_needs_it,),
-                text="Another package, not torch, needs this library (the traceback names its "
+                text="Another package, not torch, needs this library (the traceback shows its "
                 "file). If the package is built for torch's CUDA version, import torch before the "
                 "package, or put the folders nvidia/*/lib of site-packages first in "
                 "LD_LIBRARY_PATH. Otherwise install the package's build for torch's CUDA version, "

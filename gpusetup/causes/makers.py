@@ -100,7 +100,7 @@ CAUSES = (
             NO_KERNELS,
             Message(
                 where=(_rocm_finds_no_gpu,),
-                title="ROCm finds no GPU that it can use",
+                title="ROCm cannot find a usable GPU",
                 means="ROCm accesses the GPU through the kernel driver and its device nodes, so "
                 "check those before you reinstall anything.",
             ),

@@ -107,9 +107,9 @@ CAUSES = (
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The program does not use the GPU",
-        means="Usually the program has a CPU build of torch. On Windows, `pip install torch` installs "
-        "a CPU build, and installing another package can replace a CUDA build with one. In other "
-        "cases, torch finds no driver.",
+        means="Usually the program has a CPU build of torch. On Windows, `pip install torch` "
+        "installs a CPU build, and installing another package can replace a CUDA build with one. "
+        "In other cases, torch cannot find a driver.",
         text="Run the check with the Python that runs the program (a portable bundle has its own, "
         "for example runtime\\python.exe or venv\\Scripts\\python.exe). If it prints `+cpu`, or "
         "`None` without `+rocm` or `+xpu`, torch is a CPU build: replace it with a CUDA build for "

@@ -256,8 +256,9 @@ CAUSES = (
         check=CheckCommand(checks.CUDA_OF_TORCH, "2.5.1+cpu None"),
         title="{who} is a CPU build and cannot use the {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="On Windows, `pip install torch` installs a CPU build. conda picks a CPU build if "
-        "it finds no driver, and installing another package can replace a CUDA build with a CPU build.",
+        means="On Windows, `pip install torch` installs a CPU build. conda chooses a CPU build if "
+        "it detects no driver, and installing another package can replace a CUDA build with a CPU "
+        "build.",
         text="Replace the CPU build with a CUDA build. ",
         explains=("extension-abi-mismatch",),
         fix_for=_replace_cpu_build,

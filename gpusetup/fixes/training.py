@@ -61,7 +61,8 @@ def unused_may_help(context: RuleContext) -> bool | None:
 
 
 SEGMENTS_FIRST = (
-    "torch has enough unused memory, but in too small pieces, so first set the variable below. "
+    "torch has enough unused memory, but in pieces that are too small, so first set the variable "
+    "below. "
 )
 GENERATING = {
     *("ComfyUI", "ComfyUI portable", "ComfyUI Desktop", "stable-diffusion-webui", "SD.Next"),
