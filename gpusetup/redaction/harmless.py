@@ -44,7 +44,8 @@ WORDS = frozenset(
     "expected failed fallen find for functional github has image import issues libcuda libcudart "
     "libtcmalloc license line manager mig multiarray name not nvrm object omp open org out "
     "password pid pointer port ptx requirement retries satisfies soft such symbol that the tried "
-    "undefined unix unlicensed visible xid completed progress started".split()
+    "undefined unix unlicensed visible xid completed progress started operating symbols functions "
+    "instances remapping overheating closed".split()
 )
 """Words of settings, systems and usual error messages, whatever the causes contain."""
 
