@@ -42,8 +42,8 @@ def opened(path: str | Path) -> BinaryIO:
         return file
     file.close()
     raise BadInput(
-        f"{path} is a folder, a pipe or a device, and a file is meant",
-        hint="write what a pipe gives into a file, and name that",
+        f"{path} is a folder, a pipe or a device, not a regular file",
+        hint="save the pipe's output to a file, and use that file",
     )
 
 

@@ -71,7 +71,7 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
         return choose_with_packages(wish, host, catalog, index)
     choice = least_change(wish, host, catalog)
     if wish.packages:
-        note = "gpusetup asks no index for other packages: install them last"
+        note = "gpusetup does not check other packages: install them last"
         choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
     return choice
 
@@ -154,7 +154,7 @@ def with_packages(choice: Choice, package_set: PackageSet, question: PackageQues
         reason = choice.reason
     elif keeps_installed:
         version = question.host.machine.torch.version
-        reason = f"with torch {version} {' and '.join(wish.packages)} would be old, or missing"
+        reason = f"torch {version} fits at best an old release of {' and '.join(wish.packages)}"
     else:
         reason = package_set.why_older or changed.reason
     companions = {
@@ -238,7 +238,7 @@ def least_change(
     choice, reason = newest, None
     if installed is not None and keeps_installed:
         choice = replace(choice_of_installed(installed, question), action="kept")
-        reason = "torch stays unchanged: you did not ask for a change"
+        reason = "torch stays unchanged because you did not ask to change it"
     elif installed is not None:
         choice = change_of(installed, newest, question, wish, machine)
     choice = replace(choice, installed=installed, newest=newest, wish=wish)
@@ -336,11 +336,11 @@ def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
 
 REASONS: dict[str, str] = {
     "kept": "the installed torch fits this machine, so it stays",
-    "again": "files are missing: the same build again",
+    "again": "files of the installed torch are missing, so the same build is installed again",
     "upgrade": "the newest that fits",
     "same-version": "the same version, from the index that fits this machine",
-    "nearest-newer": "no build of {torch} fits: the nearest newer version that does",
-    "newest": "no build of {torch} fits: the newest version that does",
+    "nearest-newer": "no build of torch {torch} fits, so this is the nearest newer one that does",
+    "newest": "no build of torch {torch} fits, so this is the newest one that does",
 }
 
 
@@ -353,7 +353,7 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
         # Several bounds of a project (`>=2.1,<2.6`) include those that its companions imply, so
         # no file asks for them in these words.
         if choice.wish.from_project and "," in torch:
-            return "it is inside the bounds of the project's files"
+            return "it is within the version bounds of the project's files"
         return f"asked for: {torch}"
     # This choice may surprise users, for example on a login node or while they build an image.
     is_cpu = build.cuda is None and question.maker is None

@@ -100,7 +100,7 @@ def _with_same_torch(requested: Changes, choice: Choice, host: Host, catalog: Ca
     for name in changed:
         if name not in versions and (name in missing or name in wish.family):
             raise Unsatisfiable(
-                f"No {name} is known for torch {machine.torch.version}",
+                f"gpusetup knows no {name} for torch {machine.torch.version}",
                 hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
     staying = (name for name in FAMILY if name in installed and name not in changed)

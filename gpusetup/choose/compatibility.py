@@ -52,7 +52,7 @@ def why_no_release_works(
     cuda_majors = [extra[1] for extra in cuda_extras if extra]
     # A CPU build loads no CUDA library whose version could differ.
     if cuda_majors and build.cuda and build.cuda_major not in cuda_majors:
-        return f"{word} is built for CUDA {' and '.join(cuda_majors)}, torch for CUDA {build.cuda}"
+        return f"{word} needs CUDA {' and '.join(cuda_majors)}, but torch has CUDA {build.cuda}"
     project = companion_table().project(name_of(word))
     if project is None:
         return None
@@ -137,8 +137,8 @@ def why_row_differs(
         return None
     # The table writes `default` for the CUDA version of PyPI's torch.
     built_for = " and ".join(row.cuda.split()).replace("default", default_major)
-    torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
-    return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
+    torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this is a {build.backend} torch"
+    return f"{releases} is built for CUDA {built_for}, but {torch} ({row.source})"
 
 
 def why_release_differs(name: str, version: str, build: TorchBuild, catalog: Catalog) -> str | None:
@@ -269,7 +269,7 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     packages, new_torch = installed_packages(machine), f"torch {build.torch} ({build.backend})"
     for name, requirement in conflicts(machine, build).items():
-        stays = "it stays, and may fail"
+        stays = "it is kept, and may fail"
         if may_have_release(packages[name]):
             stays = f"without a release for {new_torch} {stays}"
         yield f"{name} {packages[name].version} requires {requirement}: {stays}"
@@ -277,9 +277,9 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
         # A companion that the build's release has is replaced together with torch.
         if name not in build.family():
             version = packages[name].version
-            yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
+            yield f"{name} {version} has no release for {new_torch}: it is kept, and may fail"
     for name in build.family(tuple(packages)):
         # conda records a folder for every package, so this only counts for other installers.
         if packages[name].direct and packages[name].installer != "conda":
             source = "came from a folder or a file (or is editable)"
-            yield f"{name} {packages[name].version} {source}: the wheel of the index replaces it"
+            yield f"{name} {packages[name].version} {source}: a wheel from the index replaces it"

@@ -166,7 +166,7 @@ def main_reason(question: BuildQuestion) -> str:
     another maker's GPUs."""
     maker = maker_of(question.backend)
     if question.maker and maker not in (None, question.maker.id):
-        return f"is for GPUs of {BY_ID[maker].name}"
+        return f"is for {BY_ID[maker].name} GPUs"
     has_gpu = question.host.presence == "some"
     reasons_of_builds = []
     for build in filter(question.allows, in_scope(question)):

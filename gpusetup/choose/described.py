@@ -41,7 +41,7 @@ def described(
     implied_family, _, implied_machine = (implied or "").partition("-")
     if implied_family == "macos" and family not in (None, "macos"):
         raise UsageError(
-            f"{gpus[0]!r} is a chip of Apple, and `--os {family}` is not a Mac's system",
+            f"{gpus[0]!r} is an Apple chip, but `--os {family}` is not macOS",
             hint="leave out `--os`",
         )
     if implied and family in (None, implied_family):
@@ -82,8 +82,8 @@ def with_gpus(
         text = driver.strip()
         if not re.fullmatch(r"\d{3}(\.\d+){0,3}", text):
             raise UsageError(
-                f"{text!r} is not a version of an NVIDIA driver",
-                hint="for example `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
+                f"{text!r} is not an NVIDIA driver version",
+                hint="for example `580.95.05`; `nvidia-smi` shows yours as `Driver Version`",
             )
         # A branch alone (`580`) means the first driver of that branch that supports a CUDA version.
         floors = filter(None, (row.on(snapshot.os.family or "linux") for row in catalog.toolkits))

@@ -96,7 +96,7 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     advice = choice.advice
     hint = None
     if advice:
-        hint = f"another {advice.change} ({advice.to}) gives {advice.gives}"
+        hint = f"with another {advice.change} ({advice.to}), you get {advice.gives}"
     elif choice.wish.names_build:
         hint = "leave out `--torch` and `--backend`: `gpusetup resolve` alone shows what fits"
     return Unsatisfiable("\n  ".join(lines), hint=hint)
@@ -167,13 +167,13 @@ def notes_on_missing_build(question: BuildQuestion) -> Iterator[str]:
     if not in_scope(question):
         # For Windows on Arm, torch's own index has CPU builds since torch 2.7.
         yield (
-            f"gpusetup's table has no torch for {host.family} on {host.architecture}; what "
-            f"PyTorch's index has is at {index_url('cpu')}/torch/"
+            f"gpusetup's table has no torch for {host.family} on {host.architecture}; "
+            f"{index_url('cpu')}/torch/ lists what PyTorch's index has"
         )
     if backend in catalog.other_backends:
         yield (
-            f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
-            f"{backend}; {index_url(backend)}/torch/ lists what is there today"
+            f"gpusetup's catalog of {catalog.as_of} has no build from {backend} for NVIDIA GPUs; "
+            f"{index_url(backend)}/torch/ lists the builds that exist today"
         )
     releases = [row.torch for row in catalog.releases]
     if not any(map(question.allows_version, releases)):
@@ -186,20 +186,20 @@ def notes_on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
     host = question.host
     # A Mac has only one build, and with `--backend cpu` the user knows it.
     if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
-        unchecked = "you asked for this build, so it was not checked against a GPU"
+        unchecked = "you asked for this build, so gpusetup did not check it against a GPU"
         yield f"no NVIDIA GPU was found here: {unchecked}" if build.cuda else NO_GPU
     if build.cuda is None:
         return
     if host.presence == "unknown":
-        yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
+        yield "the GPU is unknown, so gpusetup cannot tell whether the build has kernels for it"
     if not (host.driver or host.driver_cuda):
         floor = f"NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else "a driver"
-        yield f"the driver is unknown: this build needs {floor}"
+        yield f"the driver is unknown; this build needs {floor}"
     unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
     if unknown:
         yield (
-            f"the compute capability of {unknown[0]} is unknown to the catalog of "
-            f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels for it"
+            f"gpusetup's catalog of {question.catalog.as_of} does not know the compute capability "
+            f"of {unknown[0]}, so gpusetup cannot tell whether the build has kernels for it"
         )
 
 

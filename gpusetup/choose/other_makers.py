@@ -58,9 +58,9 @@ def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
         gpu = next(gpu for gpu in gpus_of_any_maker(machine) if gpu.maker == present.id)
         step = "change the label in the file" if wish.from_project else "leave out `--backend`"
         raise Unsatisfiable(
-            f"{wish.wanted_backend} is a build for GPUs of {BY_ID[requested].name}, and "
-            f"{gpu.name} is {present.name}'s",
-            hint=f"{step}: torch's {NAME_OF_BUILDS[present.id]} build is for it",
+            f"{wish.wanted_backend} is a build for {BY_ID[requested].name} GPUs, but {gpu.name} "
+            f"is an {present.name} GPU",
+            hint=f"{step}: torch's {NAME_OF_BUILDS[present.id]} build supports it",
         )
 
 
@@ -156,8 +156,8 @@ def why_no_builds(
     for gpu in gpus:
         if maker is INTEL and not has_xpu(gpu.name):
             problems.append(
-                f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the "
-                f"Core Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
+                f"torch's XPU builds do not support {gpu.name}, only Arc, the Core Ultra's Arc "
+                f"graphics and Data Center GPU Max. {CPU_WORKS}"
             )
         # A row with an index of its own comes from AMD, and was chosen for these GPUs' kernels.
         is_served = gpu.target in (None, *BUILT_FOR) or any(row.index for row in rows)
@@ -181,7 +181,7 @@ def notes_of(gpus: Sequence[Gpu], maker: Maker, build: TorchBuild | None) -> Ite
         )
     for gpu in gpus:
         if maker is AMD and gpu.target is None:
-            yield f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
+            yield f"{gpu.name} has an unknown target (gfx...), so the build may lack its kernels"
     yield (
         f"torch's {NAME_OF_BUILDS[maker.id]} builds were not tested with gpusetup: run "
         "`gpusetup verify` afterwards"

@@ -163,7 +163,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
             extras=tuple(sorted(requirement.extras)),
         )
         packages.append(package)
-    of_table = f"gpusetup's table of companions of {companion_table().as_of}"
+    of_table = f"gpusetup's own table of {companion_table().as_of}"
     note = f"offline: these versions come only from {of_table}"
     notes = (note,) if question.wish.offline else ()
     return PackageSet(build=build, packages=tuple(packages), notes=notes)
@@ -205,7 +205,7 @@ def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Ite
             others[name] = word
     if others:
         command = shell_line(("uv", "pip", "install", *others.values()), os)
-        yield f"built from source when you install: {', '.join(others)}: `{command}`"
+        yield f"no wheel exists for {', '.join(others)}, so install from source: `{command}`"
 
 
 # --- by an index ----------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ class Search:
         for reason in dict.fromkeys(self.left_to_installer.values()):
             names = ", ".join(name for name, why in self.left_to_installer.items() if why == reason)
             notes.append(
-                f"left to your installer, because torch is not the reason: {names}: {reason}"
+                f"{names}: not resolved by gpusetup, because torch is not the reason: {reason}"
             )
         why_older = self._why_older(build)
         if why_older:
@@ -457,7 +457,7 @@ class Search:
         if parsed(newest.torch) <= parsed(build.torch):
             return None
         reasons = (self.question.why_not(newest), *self.failures.values())
-        unknown = f"torch {newest.torch} goes with other releases of them"
+        unknown = f"torch {newest.torch} works only with other releases of these packages"
         return self._reason_for_user(next(filter(None, reasons), unknown))
 
     def _reason_for_user(self, reason: str) -> str:
@@ -497,8 +497,8 @@ class Search:
             by_uv = setting("UV_INDEX", "URL", OWN_SYSTEM)
             return refusal(
                 f"None of the indexes has {' or '.join(first_answer.unknown)}",
-                f"torch and its companions: {self.index.torch_root}; all others: your uv's indexes",
-                steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
+                f"searched {self.index.torch_root} for torch's packages, uv's indexes for others",
+                steps=[f"check the spelling, or add the index that has it: `{by_uv}`"],
             )
         # The reason of the question with any torch is about the packages, not about one torch.
         reason = self.reason_against_any_torch or first_answer.reason or ""
@@ -514,11 +514,11 @@ class Search:
             title = f"No torch for this machine works with {words}"
         elif without_wheel:
             title = f"No wheel for this machine: {' and '.join(without_wheel)}"
-        steps = ["change one of the versions as the reason says, then run this command again"]
+        steps = ["change one of these versions to fit, then run this command again"]
         if without_wheel:
             os = self.question.host.machine.os.family
             advice = (f"{build_advice(name, os)}; check the spelling" for name in without_wheel)
-            steps = ["`gpusetup install` first, then build it", *advice]
+            steps = ["run `gpusetup install` first, then build the package", *advice]
         steps += alternatives_to(without_wheel or culprits, build, self.index.torch_root)
         return refusal(title, *excluded, self._reason_for_user(reason), steps=steps)
 
@@ -606,8 +606,8 @@ def _refusal_of_pin(word: str, question: PackageQuestion) -> Unsatisfiable | Non
             # a newer torch, and the newest for an older one.
             release = releases[-1] if parsed(near.torch) > parsed(torch) else releases[0]
             steps.append(
-                f"the nearest that works: {project.name} {release} with torch {near.torch} from "
-                f"{near.backend}: change the pin, then run this again"
+                f"{project.name} {release} works, with torch {near.torch} from {near.backend}: "
+                "change the pin, then run this again"
             )
     return refusal(f"{word} needs torch {torch}, which {main_reason(of_pin)}", steps=steps)
 

@@ -147,7 +147,7 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     if wish.label and wish.backend not in ("auto", wish.label):
         raise UsageError(
             f"`--torch {wish.torch}` asks for {wish.label} and `--backend` for {wish.backend}",
-            hint="give one of them",
+            hint="give only one of them",
         )
     backend = wish.wanted_backend
     if backend in ("auto", *catalog.backends):
@@ -155,9 +155,9 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     # Only show the user's own word in a URL if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
-        f"The catalog of {catalog.as_of} has no torch for {backend!r}",
-        hint="`auto` chooses a backend that fits; or name a backend, such as `cpu` or `cu126`. "
-        f"What PyTorch's index has today is at {index_url(shown)}/torch/",
+        f"gpusetup's catalog of {catalog.as_of} has no torch for {backend!r}",
+        hint="use `auto`, which chooses a backend that fits, or a backend such as `cpu` or "
+        f"`cu126`. {index_url(shown)}/torch/ lists what PyTorch's index has today",
     )
 
 
@@ -224,7 +224,7 @@ def refuse_what_is_no_package(word: str) -> None:
     if similar and name.lower() not in FAMILY:
         likely_word = own_word(similar[0] + word[len(name) :])
         raise UsageError(
-            f"{name!r} is not a package of torch's family",
+            f"{name!r} is not one of torch's own packages",
             hint=f"did you mean `gpusetup install {likely_word}`?",
         )
 
@@ -248,15 +248,15 @@ def parse_words(words: Sequence[str], torch_option: str | None = None) -> Wish:
         except (ValueError, RecursionError) as problem:
             # A marker may nest deeper than Python recurses, or hold a number that is too long.
             raise UsageError(
-                f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
+                f"{without_logins(word)[:LONGEST_SHOWN]!r} is not a valid package or requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
         # No index can be asked for an address: `torch @ https://...`.
         if requirement.url:
             raise UsageError(
-                f"{requirement.name} is given by its address",
-                hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
-                "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
+                f"{requirement.name} is given as a URL",
+                hint="run `gpusetup install` first, then `uv pip install` with the URL; to choose "
+                "torch, use `--torch VERSION`, `--backend`, or a mirror with `--index URL`",
             )
         name, versions = canonicalize_name(requirement.name), str(requirement.specifier)
         if name not in FAMILY:
@@ -273,8 +273,8 @@ def parse_words(words: Sequence[str], torch_option: str | None = None) -> Wish:
             companions.append((name, versions))
     if torch_option and torch and specifier_text(torch_option) != specifier_text(torch):
         raise UsageError(
-            f"`--torch {torch_option}` and torch {torch} among the packages both name a version",
-            hint="give one of them",
+            f"`--torch {torch_option}` and torch {torch} among the packages both give a version",
+            hint="give only one of them",
         )
     return Wish(
         torch=torch_option or torch,
@@ -314,8 +314,8 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if torch is None:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
         raise UsageError(
-            f"{words} goes with no torch{f' {wish.torch}' if wish.torch else ''}",
-            hint="do not name versions of its companions: they follow torch's",
+            f"no torch{f' {wish.torch}' if wish.torch else ''} works with {words}",
+            hint="leave out these versions: gpusetup chooses the ones that match torch",
         )
     # `2.5.1+cu124` already is one version with its backend.
     if wish.label:

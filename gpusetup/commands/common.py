@@ -152,7 +152,7 @@ def gather(
     )
     for event in machine.events:
         if event.kind == "stale-environment":
-            out.talk(f"VIRTUAL_ENV names {event.text}, which is not an environment")
+            out.talk(f"VIRTUAL_ENV is set to {event.text}, which is not an environment")
     # The two commands that need the target deal with an interrupted installation themselves:
     # doctor reports it as a finding, and install completes it first.
     if not need_target:

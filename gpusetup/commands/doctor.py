@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpusetup.project.decide import ProjectHere
 
 SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
-only reads, and does not import torch; to test torch, use `gpusetup verify`. The exit code is 0 if
-nothing is wrong, and 1 if something is wrong or doctor cannot tell."""
+changes nothing and does not import torch; to test torch, use `gpusetup verify`. The exit code is 0
+if nothing is wrong, and 1 if something is wrong or doctor cannot tell."""
 EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
@@ -33,8 +33,8 @@ class Question(CommandQuestion):
     machine: Machine | None = FROM._replace(one_of="read")
     python: str | None = PYTHON._replace(one_of="read")
     report: str | bytes | None = option(
-        "diagnose a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, "
-        "or any mix of them; `-` reads from stdin",
+        "diagnose this text instead of this machine: output of nvidia-smi or collect_env, a "
+        "traceback, a log, or any mix of them; `-` reads from stdin",
         metavar="FILE",
         one_of="read",
         as_it_is=(bytes,),
@@ -137,8 +137,8 @@ def _machine_of(question: Question, out: Console) -> Snapshot:
     for name in question.gpu:
         if maker := maker_of_name(name, catalog.gpus):
             raise Unsatisfiable(
-                f"{name!r} is {maker.name}'s, and doctor judges only NVIDIA GPUs by name",
-                hint="`gpusetup resolve --gpu NAME` names the torch for it",
+                f"{name!r} is an {maker.name} GPU, but doctor's `--gpu` supports only NVIDIA GPUs",
+                hint="`gpusetup resolve --gpu NAME` shows which torch fits it",
             )
     return on_other_host(snapshot, question.gpu, question.driver, catalog)
 

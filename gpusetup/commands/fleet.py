@@ -10,7 +10,7 @@ EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
 )
 ACTIONS = {
-    "check": "tells within seconds whether this node can take jobs",
+    "check": "checks within seconds whether this node can run jobs",
     "show": "compares the records in a folder, one file for each node",
     "run": "collects records from all nodes of a cluster, and compares them",
     "slurm": "writes a prolog and a health program for Slurm",

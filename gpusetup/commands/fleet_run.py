@@ -63,14 +63,14 @@ class Question(CommandQuestion):
         "with Kubernetes: the runtime class, if needed, e.g. nvidia", metavar="NAME"
     )
 
-    _each_node = HelpGroup("what each node does")
+    _each_node = HelpGroup("what to run on each node")
     level: str = option(
         "the level of `gpusetup verify`", default="quick", choices=("quick", "standard", "stress")
     )
     python: str | None = PYTHON
     node_python: str | None = option(
-        "path on the nodes of the Python that has gpusetup (default: the same path "
-        "as here; Ray: the workers' Python)",
+        "path of the Python with gpusetup on the nodes (default: the same path as here; Ray: the "
+        "workers' Python)",
         metavar="PATH",
     )
     limit: float | None = option(
@@ -97,22 +97,22 @@ def run(question: Question, out: Console) -> Reply:
     )
     for value, flag, is_chosen, engine_flag in of_one_engine:
         if value and not is_chosen:
-            raise UsageError(f"`{flag}` is for `{engine_flag}`", hint="name that engine, too")
+            raise UsageError(f"`{flag}` needs `{engine_flag}`", hint="add that option, too")
     into = _folder(question)
     engine = _engine(question)
     if question.print:
         return Reply(screen=engine.plan())
     limit = engine.work.limit + engine.extra_seconds
     nodes = plural(len(engine.nodes), "node")
-    out.talk(f"{engine.title} {nodes}, each for {limit:g} s at most; records go to {into}")
-    with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
+    out.talk(f"{engine.title} {nodes} (time limit: {limit:g} s each); records go to {into}")
+    with blocked_by_files(f"Cannot create {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
     # Ctrl-C also ends the jobs that were submitted.
     with interruptible():
         _collect(engine, into, out)
     # If every node was busy when its turn came, there is no record to show.
     if engine.skipped and not any(into.iterdir()):
-        raise Blocked("No node was idle when its turn came", hint="run it again later")
+        raise Blocked("All nodes were busy", hint="run it again later")
     return judged(str(into), not_asked=engine.skipped)
 
 
@@ -156,7 +156,7 @@ def _folder(question: Question) -> Path:
     that records of two runs never mix."""
     folder = Path(question.into or f"{USUAL_FOLDER}-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        problem = f"{folder} is not empty: name a new folder for the records"
+        problem = f"{folder} already exists and is not empty"
         raise UsageError(problem, hint="name another `--into`")
     return folder
 

@@ -41,7 +41,7 @@ class Question(CommandQuestion):
         metavar="SHARE",
     )
     node_python: str | None = option(
-        "path on the nodes of the Python that has gpusetup (default: the same path as here)",
+        "path of the Python with gpusetup on the nodes (default: the same path as here)",
         metavar="PATH",
     )
     prometheus: str | None = PROMETHEUS
@@ -69,8 +69,8 @@ def run(question: Question, out: Console) -> Reply:
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
     out.talk(
-        f"Each node needs gpusetup in {python} (`--node-python PATH` names another): "
-        f"try `{quote(python)} -m gpusetup fleet check`"
+        f"Each node needs gpusetup in {python} (for another Python, use `--node-python PATH`). To "
+        f"test a node, run there `{quote(python)} -m gpusetup fleet check`"
     )
     return Reply(screen=written["slurm.conf.gpusetup"])
 
@@ -88,12 +88,12 @@ def _require_usable_files(question: Question) -> None:
     for name, path in paths.items():
         if path is not None and not Path(path).is_absolute():
             raise UsageError(
-                f"{name} {path!r} is a relative path: slurmd runs the programs in another folder",
-                hint="write the whole path, as /etc/slurm/gpusetup",
+                f"{name} {path!r} is relative, but slurmd runs the programs in another folder",
+                hint="use an absolute path such as /etc/slurm/gpusetup",
             )
     if not DRAIN_LIMIT.fullmatch(question.drain_at_most):
         raise UsageError(
-            f"--drain-at-most {question.drain_at_most!r} is neither a share nor a number of nodes",
+            f"--drain-at-most {question.drain_at_most!r} is not a percentage or a number of nodes",
             hint="for example 20%, or 4",
         )
     if question.profile:

@@ -65,9 +65,9 @@ class Question(CommandQuestion):
     dry_run: bool = switch("only show what would be done")
     yes: bool = switch("do not ask for confirmation", "-y", "--yes")
     no_verify: bool = switch("do not test the result")
-    undo: bool = switch("restore what the last installation replaced")
+    undo: bool = switch("undo the last installation")
 
-    _other_host = HelpGroup("an image for another host")
+    _other_host = HelpGroup("building an image for another host")
     gpu: tuple[str, ...] = GPU
     driver: str | None = DRIVER
 
@@ -89,13 +89,13 @@ def run(question: Question, out: Console) -> Reply:
     """Refuse what cannot be installed or confirmed, then run the flow that the options choose."""
     if question.machine and not (question.dry_run or question.project):
         raise UsageError(
-            "`--from` describes another machine, where nothing can be installed from here",
-            hint="add `--dry-run` to see the steps for it",
+            "`--from` describes another machine, and gpusetup can only install on this one",
+            hint="to see the steps for that machine, add `--dry-run`",
         )
     if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
         action = "undoes" if question.undo else "installs"
         raise UsageError(
-            "There is no terminal for the confirmation",
+            "Cannot ask for confirmation without a terminal",
             hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
         )
     # Late, as in `Question.root`.

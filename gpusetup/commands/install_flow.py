@@ -154,7 +154,7 @@ def refuse_useless_install(
         # affects programs that are started there.
         if not (is_requested or only_packages or finding.id == "module-shadowed"):
             raise not_torchs_fault(finding, host.machine)
-        talk(f"First: {finding.title} ({finding.id}). Installing torch does not fix that.")
+        talk(f"Fix this too: {finding.title} ({finding.id}). Installing torch does not fix it.")
     refuse_unfit(choice, host.machine)
 
 
@@ -449,8 +449,8 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         target = ("--python", python) if python else ()
         last_step = ("uv", "pip", "install", *target, *words[ask.kind])
     note = (
-        f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
-        "installed first, then the project"
+        f"{ask.path}: there is no pyproject.toml with a [project] table to edit, so install torch "
+        "first, then the project"
     )
     with_file = question.replaced(requirements=(*question.requirements, ask.path))
     return show_described(with_file, machine, out, last_step=last_step, note=note)
@@ -509,7 +509,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
     notes = [*edit.notes, *python_notes, *decision.notes]
     if not named_file.is_there(Path(PROJECT_FILE)):
-        notes.append(f"there is no {PROJECT_FILE} here: `uv init --bare` makes one first")
+        notes.append(f"this folder has no {PROJECT_FILE}: create one first with `uv init --bare`")
     return _edit_reply(ask.path, after, replace(edit, steps=steps, notes=tuple(notes)))
 
 
@@ -544,7 +544,7 @@ def _for_pythons(
             return with_oldest, ()
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
-        f"{lower_bound[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",
+        f"{lower_bound[1]}. Raise the lower bound; otherwise `uv lock` chooses an older torch",
     )
 
 
@@ -563,7 +563,7 @@ def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
         ("uv", "run", path),
     )
     notes = (
-        "uv asks this index for the script's other packages too; `explicit = true` below its url "
-        "in the block keeps them on the default index",
+        "uv also searches this index for the script's other packages; to keep them on the default "
+        "index, add `explicit = true` below the index's url in the script",
     )
     return _edit_reply(path, labelled(build, tuple(members)), Edit(steps=commands, notes=notes))

@@ -78,7 +78,7 @@ class Question(CommandQuestion):
     timeout: float | None = TIMEOUT
     replay: str | None = option(
         "analyze a recording (from `--json`) or the output of nvidia-smi (its table, -q, dmon, a "
-        "log of --query-gpu); a command after `--` does not run, but tells monitor what was "
+        "log of --query-gpu); a command after `--` is not run; it only tells monitor what was "
         "recorded",
         metavar="FILE",
         one_of="how",
@@ -92,11 +92,11 @@ USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
 def run(question: Question, out: Console) -> Reply:
     """Watch the GPUs, a process or a command, or judge a recording."""
     if question.after and (question.once or question.pid is not None):
-        raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
+        raise UsageError("`--once` and `--pid` cannot run a command", hint="leave out the command")
     if not question.replay:
         return _watch(question, out)
     if question.gpu or question.seconds:
-        problem = "`--replay` judges a recording: nothing is watched"
+        problem = "`--replay` reads a recording and does not watch any GPU"
         raise UsageError(problem, hint="leave out the time and `--gpu`")
     return _replay(question.replay, question, out)
 
@@ -125,7 +125,8 @@ def _watch(question: Question, out: Console) -> Reply:
     process = None if question.pid is None else or_none(ProcessTree, question.pid)
     if question.pid is not None and process is None:
         nvml.end()
-        raise UsageError(f"No process {question.pid} can be seen", hint="`--pid` names one")
+        message = f"There is no process {question.pid} that you may see"
+        raise UsageError(message, hint="use the id of a running process")
     with ExitStack() as stack:
         source = _best_source(nvml, question, out)
         stack.callback(source.close)
@@ -178,7 +179,7 @@ def _best_source(nvml: StreamingChild, question: Question, out: Console) -> Samp
         else:
             source.not_watched = "; ".join(reasons)
             out.talk(
-                f"Watching the GPUs with {source.name}, which tells neither their processes nor "
+                f"Watching the GPUs with {source.name}, which shows neither their processes nor "
                 f"their links ({source.not_watched})"
             )
             return source
@@ -261,7 +262,7 @@ def _replay(file: str, question: Question, out: Console) -> Reply:
     recording = read_recording(file, question.interval)
     tally, recorded = recorded_samples(recording.documents)
     if not tally.samples:
-        raise UsageError(f"{file} holds no sample")
+        raise UsageError(f"{file} contains no samples")
     # nvidia-smi dmon prints no times, for example; a single sample needs none.
     if tally.samples > 1 and not any(sample.at for sample in tally.kept()):
         apart = f"{question.interval:g} s between samples"

@@ -33,7 +33,7 @@ class Recording(ExitStack):
             return
         self._file = sys.stdout
         if name := self.out.output:
-            with blocked_by_files(f"Cannot write {name}", "name another `--output`"):
+            with blocked_by_files(f"Cannot write {name}", "choose another `--output`"):
                 file = Path(name).open("w", encoding="utf-8", newline="")  # noqa: SIM115
             # It is closed at the end of the recording.
             self._file = self.enter_context(file)

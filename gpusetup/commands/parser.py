@@ -27,13 +27,13 @@ SUMMARY = """Finds out why PyTorch does not see your GPU, installs the build tha
 it."""
 COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
-    "resolve": "says which PyTorch build fits this machine, and why the others do not",
+    "resolve": "tells you which PyTorch build fits this machine, and why the others do not",
     "install": "installs the build that fits and tests it; restores the previous one if it fails",
     "verify": "tests that torch works on the GPUs, by computing with it",
-    "plan": "says whether a training run fits on these GPUs, and with which settings",
+    "plan": "tells you whether a training run fits on these GPUs, and with which settings",
     "tune": "adapts a training config to this machine, and can measure which batch size is best",
     "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
-    "fleet": "checks one node or many, and says which one differs from the others",
+    "fleet": "checks one or many nodes, and shows which ones differ from the others",
     "snapshot": "prints a snapshot of this machine without private data",
     "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
@@ -90,7 +90,7 @@ class CommandParser(argparse.ArgumentParser):
         # Below a similarity of 0.7, difflib finds words with another meaning.
         nearest = get_close_matches(word, known, 1, 0.7)
         did_you_mean = f"did you mean `{nearest[0]}`? " if nearest else ""
-        raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
+        raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows the usage")
 
     def format_help(self) -> str:
         """The help text, with the summary wrapped to the terminal's width."""

@@ -136,7 +136,7 @@ class Question(CommandQuestion):
     max_batch: bool = switch("find the largest batch that fits", one_of="unknown")
     gpus_needed: bool = switch("find the smallest number of GPUs without offload", one_of="unknown")
     cells: str | None = option("plan every row of a CSV file, and print JSON", metavar="CSV")
-    predict: bool = switch("always predict, even if the job was measured")
+    predict: bool = switch("always estimate, even if a measurement of this job exists")
 
     @property
     def solve(self) -> str | None:
@@ -167,11 +167,11 @@ def run(options: Question, out: Console) -> Reply:
     if options.cells and without_effect:
         # Name one of them, always the same.
         flag = options.OPTIONS[min(without_effect)].flags[-1]
-        raise UsageError(f"`{flag}` has no effect with `--cells`", hint="use a column for it")
+        raise UsageError(f"`{flag}` has no effect with `--cells`", hint="put it into a CSV column")
     count, name = count_in_name(options.gpu or "")
     if count is not None:  # `--gpu "8x H100"`
         if options.gpus not in (None, count):
-            raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
+            raise UsageError(f"`--gpu` says {count} GPUs, but `--gpus` says {options.gpus}")
         options = options.replaced(gpu=name, gpus=count)
     if options.cells:
         return run_cells(Path(options.cells), predict=options.predict)
@@ -188,7 +188,7 @@ def run_cells(file: Path, *, predict: bool) -> Reply:
         raise BadInput(f"{file} is not a CSV file of jobs: {problem}") from problem
     errors = [cell.error for cell in cells if cell.error]
     if errors and len(errors) == len(cells):
-        raise BadInput(f"{file}: no row can be answered; {errors[0]}")
+        raise BadInput(f"{file}: plan cannot answer any row; {errors[0]}")
     return Reply(PlanCellsAnswer(cells=cells))
 
 
@@ -239,7 +239,7 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
         hint = "\n".join(_how_to_name_a_model(from_config.read))
-        raise UsageError(f"{file} names no model that plan can read", hint=hint)
+        raise UsageError(f"plan finds no model in {file}", hint=hint)
     # A batch that is named or searched for replaces the config's.
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
@@ -248,11 +248,11 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 def _how_to_name_a_model(read: ConfigRead) -> Iterator[str]:
     """Yields why a config names no model, as far as this is known, and the options that do."""
-    # "model.path takes the variable MODEL_PATH, which is not set: ..."
+    # "model.path refers to the variable MODEL_PATH, which is not set: ..."
     yield from (sentence for sentence in read.assumed if "variable" in sentence)
     for key in read.not_understood:
         if "model" in key.key.split("."):
-            yield f"line {key.line}: plan reads no model from `{key.key}: {key.value}`"
+            yield f"line {key.line}: plan does not know the model in `{key.key}: {key.value}`"
     yield "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
 
 

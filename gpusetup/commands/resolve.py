@@ -58,7 +58,7 @@ EXAMPLES = (
 NIGHTLY = "nightly"
 """The word for `--torch` with which users ask for the builds of torch's main branch."""
 ON_APPLE = (
-    "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
+    "torch's standard wheel for macOS supports the GPU of Apple's chips: `torch.device(\"mps\")`"
 )
 
 
@@ -102,7 +102,7 @@ class Question(CommandQuestion):
         metavar="NAME",
     )
     explain: bool = switch("for each build that does not fit, list all reasons")
-    offline: bool = switch("with PACKAGE: use only gpusetup's own table, no network")
+    offline: bool = switch("with PACKAGE: use only gpusetup's own table, without the network")
 
 
 def run(question: Question, out: Console) -> Reply:
@@ -124,7 +124,7 @@ def run(question: Question, out: Console) -> Reply:
     index = None
     # For AMD's and Intel's GPUs (`maker`), `choose` chooses only torch, and asks no index.
     if wish.words and not wish.offline and question_of(wish, host, catalog).maker is None:
-        out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
+        out.talk(f"querying {shown_root} and uv's indexes (to avoid the network, use `--offline`)")
         index = UserIndexes(machine, root)
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, host, machine, shown_root)
@@ -132,8 +132,8 @@ def run(question: Question, out: Console) -> Reply:
     if question.torch == NIGHTLY and choice.build:
         nightly = f"{shown_root}/nightly/{choice.build.backend}"
         notes.append(
-            "for a nightly build, made every day without the tests of a release: "
-            f"`pip install --pre --upgrade torch torchvision --index-url {nightly}`"
+            "to install a nightly build (built every day, less tested than a release): `pip "
+            f"install --pre --upgrade torch torchvision --index-url {nightly}`"
         )
     document = replace(document, notes=tuple(notes))
     screen = partial(

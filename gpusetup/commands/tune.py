@@ -34,7 +34,7 @@ class Question(CommandQuestion):
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = FROM
     gpu: str | None = option(
-        'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"', metavar="NAME"
+        'tune the config for this GPU instead of this machine\'s, e.g. "RTX 4090"', metavar="NAME"
     )
     python: str | None = PYTHON
 
@@ -71,11 +71,11 @@ def _check(question: Question) -> None:
     rules = (
         (
             not config and (question.in_place or question.target or not measuring),
-            "there is nothing to tune: name a CONFIG",
+            "there is nothing to tune: add the path of a CONFIG",
         ),
-        (measuring and question.machine, "another machine cannot be measured: remove `--from`"),
-        (measuring and question.gpu, "only this machine's GPU can be measured: remove `--gpu`"),
-        (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
+        (measuring and question.machine, "gpusetup can only measure this machine: remove `--from`"),
+        (measuring and question.gpu, "gpusetup can only measure this machine: remove `--gpu`"),
+        (code and not measuring, "`--code` is for measuring: add `--batch-size` or `--benchmark`"),
         (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
         (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
         (question.max is not None and question.max < 1, "`--max` must be at least 1"),
@@ -133,7 +133,7 @@ def _read(path: str) -> Config:
     # Keys that only `plan` uses are no settings for `tune`.
     if all(key.plan for _, key in known_settings(config)):
         hint = "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
-        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=hint)
+        raise BadInput(f"gpusetup knows none of the settings in {config.name}", hint=hint)
     return config
 
 

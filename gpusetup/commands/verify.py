@@ -114,7 +114,7 @@ def ask_from_python(question: Question, out: Console) -> VerifyAnswer:
     except BadInput:
         last_line = output.stderr.strip().rpartition("\n")[2]
         ending = how_it_ended(output.exit)
-        raise ToolFailed(f"verify gave no answer: {ending}", hint=last_line or None) from None
+        raise ToolFailed(f"verify gave no result: {ending}", hint=last_line or None) from None
     raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
 
 

@@ -27,7 +27,7 @@ def refuse_scripts(words: Iterable[str]) -> None:
     """Raise UsageError for an existing script, because an index may have a package of that name."""
     for word in filter(is_script, words):
         raise UsageError(
-            f"{word!r} is a script here, not a package",
+            f"{word!r} is a script in this folder, not a package",
             hint=f"`gpusetup install --project {own_word(word)}` prints the command that adds "
             "torch to it",
         )
@@ -52,13 +52,13 @@ def index_root_of(named: str | None) -> str:
     if not URL.fullmatch(root):
         raise UsageError(
             f"`--index {public}` is not an http or https URL",
-            hint="it is the part before the backend: `https://download.pytorch.org/whl`",
+            hint="use the part before the backend, e.g. `https://download.pytorch.org/whl`",
         )
     # `https://download.pytorch.org/whl/cu124`, with or without `/torch`.
     if with_backend := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", public, re.IGNORECASE):
         index, backend = with_backend[1], with_backend[2].lower()
         raise UsageError(
-            f"`--index {public}` ends with a backend; the index is the part before it",
+            f"`--index {public}` must not include the backend",
             hint=f"did you mean `--index {index} --backend {backend}`?",
         )
     return root.rstrip("/")

@@ -88,7 +88,7 @@ def expanded(text: str) -> tuple[str, ...]:
     """
     names: dict[str, None] = {}  # keeps the order of the names
     start = text[:80]  # enough to recognise the list
-    refusal = UsageError(f"{start!r} is not a list of nodes", hint="write gpu[001-016],login1")
+    refusal = UsageError(f"{start!r} is not a list of nodes", hint="e.g. gpu[001-016],login1")
     # A comma inside brackets separates numbers, any other comma separates names.
     for part in re.split(r",(?![^\[]*\])", text):
         match = PART.fullmatch(part.strip())
@@ -110,7 +110,7 @@ def expanded(text: str) -> tuple[str, ...]:
             for number in numbers:
                 names[f"{before}{number:0{len(first)}d}{after}"] = None
                 if len(names) > MOST_NAMES:
-                    raise UsageError(f"{start!r} names more than {MOST_NAMES:,} nodes")
+                    raise UsageError(f"{start!r} lists more than {MOST_NAMES:,} nodes")
     # Between two consecutive commas there is an empty name.
     names.pop("", None)
     if not names:

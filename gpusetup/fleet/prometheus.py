@@ -35,7 +35,7 @@ def metrics(answer: NodeCheckAnswer, now: int) -> str:
     machine = {"driver": facts.get("driver.version", ""), "gpu": facts.get(GPU_NAME, "")}
     # Without a driver there is no GPU count.
     gpus: list[Sample] = [({}, int(gpu_count))] if gpu_count.isdecimal() else []
-    passed = "Whether the node may take jobs: 1 if `gpusetup fleet check` passed, else 0."
+    passed = "Whether the node can run jobs: 1 if `gpusetup fleet check` passed, else 0."
     gauges: tuple[tuple[str, str, Sequence[Sample]], ...] = (
         ("ok", passed, [({}, int(answer.ok))]),
         ("check_timestamp_seconds", "When the node was checked.", [({}, now)]),

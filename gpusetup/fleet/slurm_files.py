@@ -53,8 +53,8 @@ def files(
     """
     if not IN_CONF.fullmatch(folder):
         raise UsageError(
-            f"slurm.conf cannot name files in {folder!r}: it has no quotes for such characters",
-            hint="a path of letters, digits and ./+@:,=~_- only, as /etc/slurm/gpusetup",
+            f"slurm.conf cannot contain the path {folder!r}: it cannot quote such characters",
+            hint="use a path of letters, digits and ./+@:,=~_- only, such as /etc/slurm/gpusetup",
         )
     check = [python, "-I", "-m", "gpusetup", "fleet", "check"]
     check += ["--profile", profile] if profile else []

@@ -104,7 +104,7 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
     # By how much they explain: our own timeout, gpusetup's error with its hint, the last line.
     error = by_schema.get("error", {})
     refusal = " ".join(str(error[name]) for name in ("message", "hint") if error.get(name))
-    last_line = (output.stderr.strip().splitlines() or [f"exit {output.exit} and nothing said"])[-1]
+    last_line = (output.stderr.strip().splitlines() or [f"exit {output.exit} without message"])[-1]
     reason = output.problem or refusal or last_line
     return f"{reason[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
 

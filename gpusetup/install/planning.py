@@ -112,13 +112,13 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     # A file on this disk needs no hash.
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if unhashed:
-        fact = f"No sha256 at the index for {', '.join(unhashed)}"
-        notes.append(f"{fact}: the file is only as trusted as the connection")
+        fact = f"The index has no sha256 for {', '.join(unhashed)}"
+        notes.append(f"{fact}, so gpusetup cannot verify the download")
     folder = Path(target.prefix).parent
     if (folder / "uv.lock").is_file():
         notes.append(
-            f"{folder} is a uv project: the next `uv sync` there removes what its lock does not "
-            "name. `gpusetup install --project` prints the lines that keep this torch"
+            f"{folder} is a uv project: the next `uv sync` there removes what is not in its lock "
+            "file. `gpusetup install --project` prints the lines that keep this torch"
         )
     unpack = unpack_step(target.python, staging_folder(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
@@ -161,7 +161,7 @@ def _naming_the_index(
     where = "or shows it only with a login" if has_no_page else "for this Python"
     return LacksWheel(
         f"{without_logins(source)} has no {' and no '.join(lacking)} {where}",
-        hint=f"nothing was changed; name another version (`--torch`), {backend}, or another root "
+        hint=f"nothing was changed; try another version (`--torch`), {backend}, or another index "
         "(`--index URL`)",
     )
 
@@ -178,7 +178,7 @@ def _require_changeable(
         raise Unsatisfiable(
             f"{', '.join(sorted(unnamed))} would come from your default index, which has no "
             "builds for a chosen backend",
-            hint="nothing was changed; name it: `gpusetup install torch`",
+            hint="nothing was changed; request it by name, e.g. `gpusetup install torch`",
         )
     # Both calls refuse a package that could not be restored.
     if target.venv is None:
@@ -188,10 +188,10 @@ def _require_changeable(
     free, needed = free_bytes(target.prefix), sum(map(unpacked_bytes, wheels)) + SPARE_BYTES
     if needed > free:
         raise Blocked(
-            f"No room on the disk of {target.prefix}: needs {size_text(needed)}, "
-            f"free {size_text(free)}",
-            hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
-            "`--venv DIR`",
+            f"Not enough disk space for {target.prefix}: needs {size_text(needed)}, free "
+            f"{size_text(free)}",
+            hint=f"nothing was changed; free some space ({emptying_the_cache()}), or use another "
+            "disk: `--venv DIR`",
         )
 
 

@@ -89,8 +89,8 @@ def must_create_venv(folder: str) -> bool:
     is_free = path.is_dir() and all(entry.name == STORE for entry in path.iterdir())
     if path.exists() and not is_free:
         raise UsageError(
-            f"`--venv {folder}` exists already, but is not an environment",
-            hint="name an empty or a new folder, or an environment",
+            f"`--venv {folder}` already exists, but is not an environment",
+            hint="use a new or empty folder, or an environment",
         )
     return True
 
@@ -102,7 +102,7 @@ def layout_of(python: str) -> Layout:
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
-            hint="name another interpreter with `--python PATH`",
+            hint="choose another interpreter with `--python PATH`",
         )
     # In the child's answer, `python` is the version, but in a Layout it is the interpreter's path.
     facts = {**answer, "python": python, "version": answer["python"]}
@@ -211,8 +211,8 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     for package, paths in lists.items():
         if package.name not in names_with_list:
             raise Blocked(
-                f"{package.name} {package.version} in {layout.prefix} keeps no list of its files "
-                "(RECORD), so it could not be put back.",
+                f"{package.name} {package.version} in {layout.prefix} has no list of its files "
+                "(RECORD), so gpusetup could not restore it.",
                 hint="remove it with the tool that installed it, or use another environment: "
                 "`--venv DIR`",
             )

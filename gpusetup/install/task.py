@@ -114,7 +114,7 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
     if trouble.severity not in RECORDS[trouble.id].before_torch:
         hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
     version = machine.torch.version
-    stays = f"torch {version} was left as it is" if version else "torch was not installed"
+    stays = f"torch {version} was not changed" if version else "torch was not installed"
     return Unsatisfiable(
         f"{trouble.title} ({trouble.id}). Installing torch would not fix that, so {stays}",
         hint=hint,
@@ -135,10 +135,10 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     fitting = newest.backend if newest and newest.backend != installed else "cpu"
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
-        f"torch {machine.torch.version} {is_for}: it was left as it is",
+        f"torch {machine.torch.version} {is_for}, so it was not changed",
         hint="add `--gpu NAME` if you build an image on a machine without its GPU, `--backend "
-        f"{fitting}` if you want the {fitting} build; if the GPU is here, its driver is missing or "
-        "does not respond: `gpusetup doctor` shows the details",
+        f"{fitting}` if you want the {fitting} build. If the GPU is here, its driver is "
+        "missing or does not respond: `gpusetup doctor` shows the details",
     )
 
 
@@ -150,7 +150,7 @@ def check_environment(machine: Snapshot) -> None:
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(
             f"{python.prefix} is the system's own Python, not an environment",
-            hint=f"{hint}; `--python` names this one",
+            hint=f"{hint}; to use this one, name it with `--python`",
         )
     if python.externally_managed:
         raise Blocked(
@@ -160,4 +160,4 @@ def check_environment(machine: Snapshot) -> None:
         )
     if python.site_writable is False:
         where = python.site_packages or "Its site-packages"
-        raise Blocked(f"{where} cannot be written by this user, or is read-only", hint=hint)
+        raise Blocked(f"{where} is not writable for your user, or is read-only", hint=hint)

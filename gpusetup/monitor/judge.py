@@ -142,8 +142,8 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     # One output of nvidia-smi has its own verdicts, even if it is a single sample.
     if readings >= marks.LEAST_SAMPLES or (readings and run.is_one_reading):
         return None
-    samples = f"{readings} of {run.samples} samples tell" if readings else "no sample tells"
-    evidence = f"{samples} a utilisation: too little to judge"
+    samples = f"{readings} of {run.samples} samples show" if readings else "no sample shows"
+    evidence = f"{samples} the utilisation, which is too little for a verdict"
     # With MIG, on old cards and in a log without the column, watching longer does not help.
     return Judgement(None, "", evidence, ("ask-the-driver",) if readings < run.samples else ())
 
@@ -206,7 +206,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     uses = {label: work.utilization if work else 0.0 for label, work in works.items()}
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}
     if min(uses.values()) < marks.BUSY:
-        shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+        shares, mark, phrase = uses, marks.USE_DIFFERENCE, "was busy {:.0f} % of the time"
     elif len(power) == len(uses):  # all are busy, and all report their power
         shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
     else:

@@ -21,18 +21,18 @@ NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}", "find-the-leak"),
     (s.work_ended,
      "its work ended {gpu.seconds_after_work} s before the recording did, and its memory was "
-     "freed: the process ended", "see-how-it-ended"),
+     "freed, so the process ended", "see-how-it-ended"),
     (s.shared_by_programs,
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
     (s.memory_high & ~(s.memory_grew | s.server),
-     "memory {gpu.memory.p95} % full, more than 90 %: a little more ends the run. Use a smaller "
-     "batch with more accumulation; `gpusetup tune --batch-size` finds the largest that fits", ""),
+     "memory {gpu.memory.p95} % full (more than 90 %): a little more would end the run. Use a "
+     "smaller batch with more accumulation; `gpusetup tune --batch-size` finds the largest", ""),
     (s.memory_has_room & s.training & (s.busy | ~s.watched),
      "memory {gpu.memory.p95} % full (70 to 90 % is usual): a larger batch fits and may be faster; "
      "`gpusetup tune --batch-size` finds the largest", ""),
-    (s.hot, "{gpu.heat} °C, more than 85 °C: improve the cooling", ""),
+    (s.hot, "{gpu.heat} °C is more than 85 °C: improve the cooling", ""),
     (Sign(lambda subject: subject.gpu.parts.start_seconds >= marks.START_UP_NOTE),
      "the first {gpu.parts.start_seconds} s, without work, are not counted", ""),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}", ""),

@@ -17,9 +17,9 @@ from gpusetup.monitor.smi_logs import SmiLog
 
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
-    "it reads what `gpusetup monitor --json` wrote, and nvidia-smi's output: the table, "
-    "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For "
-    "the output of a program use `gpusetup doctor --report FILE`"
+    "use the output of `gpusetup monitor --json` or of nvidia-smi: its table, -q, dmon, or a log "
+    "of --query-gpu with --format=csv and its header. For the output of a program, use `gpusetup "
+    "doctor --report FILE`"
 )
 FIRST_LINES = 200
 """How many lines are searched for the beginning, because a shell prompt may precede it."""

@@ -178,7 +178,7 @@ def samples_in_time(
             sample = source.next(min(remaining, longest_wait))
         except TimeoutError:
             if time.monotonic() - last_sample_at >= patience:
-                say(f"no sample in {patience:g} s: the driver does not answer any more")
+                say(f"no sample in {patience:g} s: the driver no longer responds")
                 return
             continue
         except SourceEnded as end:

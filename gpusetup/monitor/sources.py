@@ -200,7 +200,7 @@ def named_gpus(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ..
         if not positions:
             # Show the UUID too, because it never changes, unlike the index.
             there_are = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
-            raise UsageError(f"No single GPU is called {name!r}", hint=f"there are: {there_are}")
+            raise UsageError(f"No single GPU is called {name!r}", hint=f"choose from: {there_are}")
         indexes += [gpus[position].index for position in positions]
     return tuple(dict.fromkeys(indexes))
 
@@ -222,9 +222,9 @@ def visible_gpus(
     orders_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
     has_index = any(word.strip().isdecimal() for word in variable.split(","))
     if orders_differ and has_index:
-        return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
+        return None, f"{setting} uses CUDA's order, which is unknown here: watching every GPU"
     positions = positions_named(variable, [(gpu.index, gpu.uuid) for gpu in gpus])
     watched = tuple(gpus[position].index for position in positions)
     if not watched:
-        return None, f"{setting} names no GPU here, so the monitor watches every GPU"
+        return None, f"{setting} matches no GPU here, so the monitor watches every GPU"
     return watched, f"{setting}: watching GPU {', '.join(map(str, watched))}"

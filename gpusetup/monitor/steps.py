@@ -64,8 +64,8 @@ STEPS: dict[str, StepRule] = {
         "`gpusetup doctor`. If it happens again, replace the card",
         "sudo dmesg -T | grep -iE 'nvrm|xid'"),
     "larger-work": StepRule(
-        "Give the GPU more work at once: a larger batch or, without a training, more requests or "
-        "runs at the same time", BENCHMARK, ~s.memory_high),
+        "Give the GPU more work at once: a larger batch or, if you are not training, more "
+        "requests or runs at the same time", BENCHMARK, ~s.memory_high),
     "compile-or-graphs": StepRule(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "fewer-bytes": StepRule(
@@ -117,7 +117,7 @@ STEPS: dict[str, StepRule] = {
         "use", POWER_DETAILS, s.laptop),
     "unlock-the-clocks": StepRule(
         "Find out what slows the clocks down. If somebody set or locked them (`nvidia-smi -ac`, "
-        "`-lgc`), reset them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more",
+        "`-lgc`), reset them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` shows more",
         # The driver does not report which of the two was set.
         "sudo nvidia-smi -i {gpu.label} -rac; sudo nvidia-smi -i {gpu.label} -rgc"),
     "read-how-it-ended": StepRule(
@@ -135,7 +135,7 @@ STEPS: dict[str, StepRule] = {
         "gpusetup doctor"),
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
-        'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
+        'GPU: model.to("cuda"); `gpusetup doctor` shows whether this torch can use it'),
     "watch-the-command": StepRule(
         "Let the monitor watch the process too (`gpusetup monitor -- COMMAND`), to see what the "
         "GPU waits for", "gpusetup monitor --pid {pid}", ~s.watched),
@@ -149,8 +149,8 @@ STEPS: dict[str, StepRule] = {
     "shorter-pauses": StepRule(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
-        "(torch.distributed.checkpoint.async_save). Without a training: prepare the next piece "
-        "while the GPU works"),
+        "(torch.distributed.checkpoint.async_save). If you are not training: prepare the next "
+        "input while the GPU works"),
     "use-the-other-gpus": StepRule(
         "GPU {unused} did nothing. If all GPUs are yours, train on all of them: start one process "
         "for each with torchrun (--nproc_per_node), and look at CUDA_VISIBLE_DEVICES", TORCHRUN),

@@ -114,7 +114,7 @@ class TrainingMonitor:
         elif was_watching:
             self._warn("the training ended before the first sample")
         else:
-            reason = "the watching process gave no answer"
+            reason = "the watching process did not respond"
             # With `--json`, its error is a document in the last line.
             with suppress(ValueError, KeyError, TypeError, IndexError):
                 reason = str(json.loads(output.splitlines()[-1])["message"])

@@ -32,7 +32,7 @@ for_small_kernels = ("larger-work", "compile-or-graphs")
 for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
-    "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, at rest in "
+    "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, idle in "
     "{work.quiet_share} % of the samples)"
 )
 WELL = "{well_used}{nothing_slows_it_down}"
@@ -79,7 +79,7 @@ CASES: tuple[VerdictCase, ...] = (
     MARGIN._replace(proof=s.one_reading & MARGIN.proof),
     VerdictCase(None, "one-reading",
          s.one_reading & not_busy,
-         "{well_used}{holders}; one reading shows how much it works, not why",
+         "{well_used}{holders}; a single sample shows how busy the GPU is, but not why",
          ("see-whose-they-are", "watch-the-command")),
     VerdictCase("good", "", s.one_reading, WELL),
     # The GPU waits for other GPUs or for its host.
@@ -119,13 +119,13 @@ CASES: tuple[VerdictCase, ...] = (
          "for a disk",
          ("fetch-in-advance", "load-with-workers", "see-where-it-waits")),
     # A command without a GPU.
-    VerdictCase("idle", "waits", s.no_gpu & s.rests, "{worked}: it waited", waits_where),
+    VerdictCase("idle", "waits", s.no_gpu & s.rests, "{worked}: it mostly waited", waits_where),
     VerdictCase("cpu-bound", "computes",
          s.no_gpu & (s.cores_used_up | s.core_full),
          "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and neither a "
          "loader nor a disk held it back", ("more-cores", "use-a-gpu")),
     VerdictCase("bursty", "waits",
-         s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
+         s.no_gpu, "{worked}: it alternated between computing and waiting", waits_where),
     # A core is fully used, or kernels are launched too slowly.
     VerdictCase("input-starved", "by-itself",
          starved & ~s.workers & s.core_full & ~(s.light | s.nothing_comes_in),
@@ -147,7 +147,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "short-pieces",
          not_busy,
          "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): it waits "
-         "for data or for kernels that the CPU launches; the GPU's figures cannot tell which",
+         "for data or for the CPU to launch kernels; the GPU's figures cannot tell which",
          ("watch-the-command",)),
     # The GPU is busy, but its memory is at a limit.
     MARGIN,
@@ -158,7 +158,7 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("bursty", "hang",
          s.rests_at_the_end & ~s.waits_for_a_user,
          "{well_used} while it worked, but nothing ran in the last {gpu.seconds_after_work} s, "
-         "while its memory was still in use", waits_where),
+         "although its memory was still in use", waits_where),
     VerdictCase("good", "",
          Sign(lambda subject: True), WELL),
 )  # fmt: skip

@@ -72,7 +72,7 @@ def worked(subject: Subject) -> str:
         cores = subject.run.usable_cores
         of_cores = f" of {cores:g} cores" if cores else ""
         return f"the command used {whole(work.cpu)} % CPU{of_cores}"
-    sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
+    sentence = f"GPU {subject.gpu.label} was busy {work.utilization:.0f} % of the time"
     # The figures on the screen include the pauses, so say where this one does not.
     leaves_pauses_out = work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
@@ -89,7 +89,7 @@ def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
     times = "once" if len(parts.pauses) == 1 else f"{len(parts.pauses)} times"
     longest = max(parts.pauses, default=0.0)
-    return f"paused {times}, {parts.pause_share:.0f} % of its time, {longest:.0f} s at most"
+    return f"paused {times} ({parts.pause_share:.0f} % of its time, {longest:.0f} s at most)"
 
 
 def rates(subject: Subject) -> str:
@@ -122,7 +122,7 @@ def nothing_slows_it_down(subject: Subject) -> str:
         words += f" between its pauses ({subject.gpu.parts.pause_share:.0f} % of its time)"
     # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
     is_known = subject.gpu.latest.throttle_reasons is not None or subject.work.clock_most
-    return words if is_known else f"{words}, as far as is reported (not reported: throttling)"
+    return words if is_known else f"{words}, as far as is known (throttling is not reported)"
 
 
 def reasons_that_cost_little(run: WatchedRun) -> str:
@@ -143,7 +143,7 @@ def reasons_that_cost_little(run: WatchedRun) -> str:
 def sm_clock(subject: Subject) -> str:
     """The SM clock as a share of its maximum."""
     if subject.work.clock_share is None:
-        return "the SM clock is not in this recording"
+        return "this recording has no SM clock"
     maximum = "its maximum" if subject.work.clock_most else "the highest in this run"
     return f"SM clock at {whole(subject.work.clock_share)} % of {maximum}"
 

@@ -119,7 +119,7 @@ def reasons_for_close(
     """Yields why the answer is only `close`, as phrases; nothing if it is clear."""
     # A job that does not fit stays clear, because uncounted parts usually need more memory.
     if decision.fits and uncounted:
-        yield "something that may take memory is not counted"
+        yield "something that may need memory is not counted"
     if decision.close_because:
         yield decision.close_because
     # All other reasons are about a predicted job that fits.
@@ -136,7 +136,7 @@ def reasons_for_close(
         solved = {"batch": job.sequences, "context": job.context, "gpus": job.gpus}
         in_a_loop = replace(question, trainer="loop", **solved, solve=None, sp=None)
         if not decide(job_of(in_a_loop, job.shape, place), replace(place, sp=None)).fits:
-            yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
+            yield ("a plain training loop in 32 bits would not fit (set yours with `--trainer`)")
     older = older_version(question)
     if older:
         needed = memory(replace(job, loss=older["loss"]), decision.recipe).total
@@ -159,7 +159,7 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
     if question.params is not None and question.context is None and job.context == 1:
         # plan assumed rows of a table (`context_of`), but a convolution keeps a value for every
         # pixel, which a number of parameters does not show.
-        yield "what a sample keeps beyond one row of a table (an image, a text)"
+        yield "the activations of a sample larger than one table row (an image, a text)"
     if from_config:
         # A list appears in the answer once, not once for each of its items (`data.loaders[0]`).
         for key in from_config.read.not_understood:
@@ -325,10 +325,10 @@ def notes(request: PlanRequest, decision: Decision) -> Iterator[str]:
         needed = f"{decision.memory.host / GIB:.1f} GiB"
         yield f"the machine's RAM is too small for the {needed} that this job keeps there"
     if question.solve != "gpus" and decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
-        how = "" if job.fills_token_budget else ", by accumulating"
+        how = "" if job.fills_token_budget else ", with gradient accumulation"
         yield (
             f"one GPU would be enough{how}; {job.gpus} GPUs are up to {job.gpus} times as fast, "
-            "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
+            "minus the time to exchange gradients (short over NVLink, longer over PCIe)"
         )
     if place.count is not None and job.gpus > place.count:
         counted = "1 GPU" if place.count == 1 else f"{place.count} GPUs"
@@ -373,11 +373,11 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
         is_longest = job.context == shape.native_context
-        source = "the model's longest" if is_longest else "plan's default"
+        source = "the model's maximum" if is_longest else "plan's default"
         length = f"{job.context:,} tokens of text, {source}"
         # Without a length plan assumes that a sample is a row of a table, not a text.
         if job.context == 1:
-            length = "one token, a row of a table"
+            length = "samples of one token (a table row)"
         yield f"{length} (`--context`)"
     # With a token budget there is no batch to assume. If the user asks for the largest batch or
     # context or for the fewest GPUs, the batch is another question.
@@ -392,7 +392,7 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         return
     trainer = "a plain training loop"
     if job.fills_token_budget or (job.shards_parameters and "strategy" not in named_fields):
-        trainer = "FSDP, which divides the model among the GPUs" if job.gpus > 1 else "FSDP"
+        trainer = "FSDP, which shards the model over the GPUs" if job.gpus > 1 else "FSDP"
     elif has_adapters(question.job_fields):
         trainer = "transformers' Trainer"
     yield f"{trainer} (`--trainer`)"

@@ -139,8 +139,8 @@ def model(reader: Reader, fields: Fields) -> Fields:
         if is_file and file.name != "config.json":
             raise reader.refused(
                 setting,
-                "this file is not the config.json of a model",
-                hint="a name, a config.json or its folder",
+                "this file is not a model's config.json",
+                hint="give a model's name, a config.json or its folder",
             )
         return {"model": name}
     return {}
@@ -166,7 +166,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     if method and rank is None:
         # The defaults of TRL (ModelConfig) and of PEFT (LoraConfig), which other trainers keep.
         rank = 16 if fields["trainer"] == "trl" else 8
-        reader.assumed.append(f"no rank is named: {rank}")
+        reader.assumed.append(f"the config sets no LoRA rank: {rank}")
     if rank is None:
         return {}
     return {"lora": rank, "quantize": "nf4"} if method == "qlora" else {"lora": rank}
@@ -188,7 +188,7 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
     if storage == "nf4" and quantises_scales:
         storage = "nf4-dq"
     if storage and fields.get("lora") is None:
-        reader.assumed.append(f"weights in {storage} are not trained themselves: LoRA of rank 16")
+        reader.assumed.append(f"weights in {storage} cannot be trained directly: LoRA of rank 16")
         return {"quantize": storage, "lora": 16}
     return {"quantize": storage}
 
@@ -222,7 +222,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
         return {"context": prompt + response}
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
-        reader.assumed.append(f"the config has no length: {trainer}'s own {default:,} tokens")
+        reader.assumed.append(f"the config sets no length: {trainer}'s default, {default:,} tokens")
     return {"context": tokens or default}
 
 
@@ -246,8 +246,8 @@ def batch(reader: Reader, fields: Fields) -> Fields:
     total = reader.number("total", LARGEST["batch"])
     if per_gpu is None and total is None and trainer != "trinity":
         per_gpu = int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
-        default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
-        reader.assumed.append(f"the config has no batch size: {default} on each GPU")
+        default = f"{trainer}'s default, {per_gpu}," if per_gpu > 1 else "plan assumes 1"
+        reader.assumed.append(f"the config sets no batch size: {default} on each GPU")
     return {"per_gpu": per_gpu, "total": total}
 
 
@@ -337,7 +337,7 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     if fields.get("lora") is not None:
         # The frozen base is loaded in the type used for computing, but TRL's default type holds.
         return {"amp": amp} if fields["trainer"] == "trl" else {"dtype": amp}
-    reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
+    reader.assumed.append(f"weights in 32 bits with {amp} autocast, because of {amp}: true")
     return {"dtype": "fp32", "amp": amp}
 
 
@@ -377,7 +377,7 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
         if degree > 1:
             problem = f"{degree}: plan does not count {kind} parallelism"
             setting, _ = next(reader.with_role(role))
-            raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
+            raise reader.refused(setting, problem, "set it to 1 to plan with FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", LARGEST["gpus"])
     return {"gpus": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
@@ -394,7 +394,7 @@ def strategy(reader: Reader) -> str | None:
     stage = reader.word("zero", stage_of)
     if stage is not None:
         if not any(text.isdigit() for _, text in reader.with_role("zero")):
-            reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
+            reader.assumed.append(f"ZeRO stage {stage}, judging by the name of its file")
         return f"zero{stage}" if stage else "ddp"
     words: list[str] = []
     for role in ("fsdp", "strategy"):

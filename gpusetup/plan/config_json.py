@@ -136,8 +136,8 @@ class ModelConfig:
     def uncounted(self, kind: str) -> UsageError:
         """The error for a model with layers of a kind that plan does not count."""
         return UsageError(
-            f"{self.source}: plan does not count layers of the kind {kind!r}",
-            hint=f"`--model` with the model's name on the hub, if plan knows it; {MEASURE_HINT}",
+            f"{self.source}: plan cannot estimate layers of the kind {kind!r}",
+            hint=f"if plan knows the model, give its hub id with `--model`; {MEASURE_HINT}",
         )
 
 
@@ -165,9 +165,9 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     has_heads = config.values.get("num_attention_heads")
     if is_uncounted or "model_type" not in values or not has_heads:
         raise UsageError(
-            f"{source}: the family {values.get('model_type')!r} is not known",
-            hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
-            f"`--params` plans a transformer by its size; {MEASURE_HINT}",
+            f"{source}: plan does not know the family {values.get('model_type')!r}",
+            hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. For a "
+            f"transformer, you can give only its size with `--params`; {MEASURE_HINT}",
         )
     return decoder(config)
 

@@ -162,11 +162,11 @@ class Reader:
             variable, default = hit[1], bare(hit[2])
             value = self.variables.get(variable) or default
             state = "is set" if self.variables.get(variable) else "is not set"
-            result = "nothing was read, and OmegaConf stops there: export the variable"
+            result = "nothing was read, and OmegaConf would fail there, so export the variable"
             if value:
                 result = f"{value} was read"
             key = dotted(setting.path)
-            self.assumed.append(f"{key} takes the variable {variable}, which {state}: {result}")
+            self.assumed.append(f"{key} refers to the variable {variable}, which {state}: {result}")
             return value
         resolver, colon, argument = expression.partition(":")
         if colon:

@@ -144,17 +144,17 @@ def why_uncertain(job: TrainingJob, recipe: Recipe) -> str | None:
             "roughly estimates their activations"
         )
     if shape.tower and job.lora is None:
-        return "plan does not count what the image encoder keeps; with LoRA it is not trained"
+        return "plan does not count the image encoder's activations (none are needed with LoRA)"
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
-        return "runs that keep parts in the host's RAM took 0.7 to 3 times what plan counts"
+        return "published runs with offload to RAM needed 0.7 to 3 times plan's estimate"
     if job.strategy == "dp" and job.gpus > 1:
-        return "plan never compared DataParallel with a measurement"
+        return "plan's estimate for DataParallel was never compared with a measurement"
     if job.rl.method not in SUPERVISED:
-        return f"plan never compared training by {job.rl.method} with a measurement"
+        return f"plan's estimate for {job.rl.method} was never compared with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
-        return "runs of adapters under ZeRO often need more memory than plan counts"
+        return "training adapters with ZeRO often needs more memory than plan estimates"
     return None
 
 
@@ -526,7 +526,7 @@ def more_gpus_or_fewer_tokens(job: TrainingJob, place: Place) -> Iterator[tuple[
     """Yields changed jobs that fit, each with a description: more GPUs, or fewer tokens."""
     bigger = gpus_needed(job, place)
     if bigger.fits and bigger.job.gpus > job.gpus:
-        yield f"{bigger.job.gpus} GPUs of this kind (`--gpus {bigger.job.gpus}`)", bigger
+        yield f"{bigger.job.gpus} such GPUs (`--gpus {bigger.job.gpus}`)", bigger
     # Only texts can be made shorter, because the tokens of an image follow from its size.
     if job.shape.tokens is None and job.context > 1:
         shorter = max_context(job, place)

@@ -183,7 +183,7 @@ UNCOUNTED = (
         r"|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm",
     ),
     (
-        "is a diffusion model; published runs took 0.7 to 2.4 times what plan can count for them",
+        "is a diffusion model; published runs needed 0.7 to 2.4 times what plan can estimate",
         r"(?:flux|sdxl|sd3|mochi|kolors)(?![a-z])|stable-?diffusion|cogvideo|wan-?\d|hunyuan-?video"
         r"|ltx-?video|pixart|qwen-?image|z-image|hidream|sana_|auraflow|chroma1|lumina-image",
     ),
@@ -238,7 +238,7 @@ def model_named(text: str, *, assume: bool = False) -> Shape:
         model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
         name=name,
         active=size.active,
-        assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
+        assumed=f"the usual one for its size; for its own, run `hf download {text} config.json`",
     )
 
 
@@ -252,8 +252,8 @@ def refuse_other_size(shape: Shape, text: str, size: ModelSize | None) -> None:
         if 1 / SIZE_ERROR < size.parameters / count < SIZE_ERROR:
             return
     raise UsageError(
-        f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
-        f"plan knows by this name, has {size_name(shape.parameters)}",
+        f"{text!r} has {size_name(size.parameters)} parameters in its name, but plan knows it as "
+        f"{shape.name} with {size_name(shape.parameters)}",
         hint=unknown_hint(text),
     )
 
@@ -265,7 +265,7 @@ def unknown_hint(text: str) -> str:
     similar = dict.fromkeys(ids[key].rpartition("/")[2] for key in close)
     config = (
         "for any other model, give its config.json (`--model path/to/config.json`, the file or "
-        "its folder), or its id at the hub if it was downloaded"
+        "its folder), or its hub id if you have downloaded it"
     )
     if HUB_ID.fullmatch(text):
         config = f"to let plan read its shape, run `hf download {text} config.json` first"
@@ -289,7 +289,7 @@ def model_in(path: Path) -> Shape:
         text = named_file.read_text(file, LARGEST_CONFIG_BYTES)
     except BadInput as problem:
         raise BadInput(
-            f"{problem.message}: no model's `config.json`",
+            f"{problem.message}, so it is not a model's `config.json`",
             hint="give the model's `config.json` or its folder",
         ) from problem
     shape = shape_of(from_json(text, dict[str, Any], what=str(file)), source=str(file))

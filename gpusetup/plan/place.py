@@ -29,7 +29,7 @@ from gpusetup.model.versions import Capability
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
 """The compute capability of Ampere; older GPUs emulate bfloat16 in float32."""
-OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
+OTHER_GPU = "to plan for another machine, use `--gpu NAME` or `--gpu-mem 24GiB`"
 
 
 class Place(Frozen):
@@ -135,7 +135,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
 def error_for_other_maker(gpu: str, maker: Maker) -> UsageError:
     """The error for a GPU that is not NVIDIA's."""
     return UsageError(
-        f"{gpu} is a GPU of {maker.name}, whose memory plan does not know",
+        f"{gpu} is an {maker.name} GPU, whose memory plan does not know",
         hint="give the memory that torch can use there: `--gpu-mem 24GiB`",
     )
 
@@ -228,7 +228,7 @@ def memory_size(text: str) -> int:
     size = round(float(hit[1]) * UNITS.get(hit[2], 0)) if hit else 0
     if not SMALLEST_GPU <= size <= LARGEST_GPU:
         raise UsageError(
-            f"{text!r} is not a size of a GPU's memory",
+            f"{text!r} is not a valid GPU memory size",
             hint="write it as 24GiB or 4096MiB",
         )
     return size

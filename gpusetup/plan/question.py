@@ -70,7 +70,7 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
     if question.model is not None and question.params is not None:
         # If plan cannot count the model, say so before the user leaves out one of the two.
         refuse_uncounted(question.model)
-        raise UsageError("`--model` and `--params` both say what is trained", hint="name one")
+        raise UsageError("`--model` and `--params` exclude each other", hint="use only one")
     if question.model is not None:
         return model_named(question.model, assume=True)
     if question.params is not None:
@@ -79,10 +79,9 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
             # A convolution keeps a value for every pixel, so its batch may be a thousandth of that
             # of a network for rows of a table with as many parameters.
             raise UsageError(
-                "The largest batch depends on what a sample keeps, which a number of parameters "
-                "does not tell",
+                "The largest batch depends on the size of a sample, which `--params` does not tell",
                 hint="for texts, add their tokens: `--context 1024`; for rows of a table: "
-                f"`--context 1`\nfor images and all else, {MEASURE_HINT}",
+                f"`--context 1`\nfor images and anything else, {MEASURE_HINT}",
             )
         # Without a length, a sample is a row of a table and the network has no vocabulary.
         has_tokens = question.context is not None or question.solve == "context"
@@ -250,14 +249,14 @@ def refuse_contradictions(job: TrainingJob, question: TrainingQuestion) -> None:
     contradiction, from which others may follow."""
     gpus, solve = job.gpus, question.solve
     if job.strategy == "single" and gpus > 1:
-        message = f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}"
-        raise UsageError(message, hint="name ddp or fsdp")
+        message = f"`--strategy single` uses one GPU, but `--gpus` is {gpus}"
+        raise UsageError(message, hint="use `--strategy ddp` or `--strategy fsdp`")
     if job.stored_bytes is not None and job.trains_layers:
-        message = f"Weights in {job.quantize} are not trained themselves"
+        message = f"Weights in {job.quantize} cannot be trained directly"
         raise UsageError(message, hint="add `--lora 16`")
     if solve and getattr(question, solve) is not None:
         flag = "--gpus-needed" if solve == "gpus" else f"--max-{solve}"
-        raise UsageError(f"`{flag}` looks for what `--{solve}` gives: leave one out")
+        raise UsageError(f"`{flag}` searches for what `--{solve}` sets: leave one of them out")
     degrees = sequence_degrees(job)
     if question.sp and question.sp not in degrees:
         raise UsageError(
@@ -277,7 +276,7 @@ def refuse_contradictions(job: TrainingJob, question: TrainingQuestion) -> None:
     ):
         if budget is not None and budget < least:
             raise UsageError(
-                f"{budget:,} tokens a GPU (`{key}`) are too few for a sequence of "
+                f"{budget:,} tokens per GPU (`{key}`) are too few for a sequence of "
                 f"{job.context:,}: the trainer refuses them",
-                hint=f"at least {least:,} with SP={sp}",
+                hint=f"set at least {least:,} with SP={sp}",
             )

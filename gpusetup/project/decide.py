@@ -73,8 +73,8 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
         if keeps_image(ask):
             others = " ".join(one.name for one in ask.of())
             raise Unsatisfiable(
-                f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
-                hint=f"install the others in the image, whose pip keeps it: `pip install {others}`",
+                f"{ask.path}: the image {ask.image} has its own torch, which no wheel can replace",
+                hint=f"install only the other packages in the image: `pip install {others}`",
             )
         # A torch or a backend that the command names decides instead of the project's extras.
         variant = None if wish.names_build else variant_for(ask, host, catalog)
@@ -142,22 +142,22 @@ def notes_of(ask: Ask) -> Iterator[str]:
         names = ", ".join(ask.left_out[:MOST_LISTED])
         more = ", ..." if len(ask.left_out) > MOST_LISTED else ""
         yield (
-            f"{ask.path}: left out {names}{more}: torch's own wheel requires these, in the "
-            "versions of its CUDA"
+            f"{ask.path}: left out {names}{more}, which torch's own wheel requires in the "
+            "versions for its CUDA"
         )
     # The reader adds the image's own torch, at the place "the image", unless a line installs one.
     if ask.image and any("the image" in one.place for one in ask.requests):
         yield f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
     elif ask.image:
         brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
-        yield f"{ask.path}: its own pip line replaces {brings} ({ask.image})"
+        yield f"{ask.path}: a pip line in this file replaces {brings} ({ask.image})"
     # uv itself reads the indexes of a pyproject.toml, in whose folder it runs.
     is_of_pip = ask.kind in ("requirements", "environment", "dockerfile")
     for index in ask.indexes if is_of_pip else ():
         # torch's own index and its mirrors need no note: the command to install names the index.
         if not (index.backend or "/whl" in index.url or "pytorch" in index.url):
             shown = without_logins(index.url)
-            yield f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it"
+            yield f"{index.place}: gpusetup does not use {shown}; to use it, set UV_INDEX to it"
     if ask.unread:
         lines = "; ".join(without_logins(line) for line in ask.unread[:MOST_LISTED])
         hidden = len(ask.unread) - MOST_LISTED
@@ -215,7 +215,7 @@ def with_preferred(
     for backend, place in preferred:
         # If no NVIDIA GPU was found, or it is unknown, the project may choose the CPU.
         if backend == "cpu" and host.facts.presence == "some":
-            reasons.append(f"{place} names the index for the CPU, which would not use the GPU")
+            reasons.append(f"{place} uses the index of CPU builds, which do not use the GPU")
             continue
         names = [backend]
         if backend not in catalog.backends:
@@ -229,7 +229,7 @@ def with_preferred(
             question = question_of(replace(wish, backend=name), host, catalog)
             if best_build(question):
                 return replace(wish, backend=name), None
-            reasons.append(f"{place} names {name}, which {main_reason(question)}")
+            reasons.append(f"{place} asks for {name}, which {main_reason(question)}")
     return wish, next(iter(reasons), None)
 
 
@@ -290,7 +290,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         return min(fitting, key=lambda pair: sort_key(pair[0]))[1]
     if reasons and not has_other:
         lines = ("None of the project's extras has a torch for this machine", *reasons)
-        hint = f"{UNCHANGED}; `gpusetup resolve` names a build for which to add an extra"
+        hint = f"{UNCHANGED}; add an extra for a build that fits: `gpusetup resolve` shows one"
         raise Unsatisfiable("\n  ".join(lines), hint=hint)
     return None
 
@@ -323,11 +323,11 @@ def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
     if usable:
         name, build = usable
         hint = (
-            f"`uv venv --python {name}`, then run this again with `--python .venv`, which "
-            f"gives torch {build.torch} from {build.backend}"
+            f"`uv venv --python {name}`, then run this again with `--python .venv`, which gives "
+            f"torch {build.torch} from {build.backend}"
         )
     raise Unsatisfiable(
-        f"{ask.path} needs Python {ask.python}, and this environment has {version}", hint=hint
+        f"{ask.path} needs Python {ask.python}, but this environment has {version}", hint=hint
     )
 
 
@@ -360,7 +360,7 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
     other = newest_python(question)
     if other and other[0] != host.facts.python:
         python, build = other
-        hints.append(f"with Python {python} it is torch {build.torch} from {build.backend}")
+        hints.append(f"with Python {python}, you get torch {build.torch} from {build.backend}")
     any_backend = replace(question.wish, backend="auto")
     near = best_build(replace(question, wish=any_backend))
     torch = (wish.torch or "").removeprefix("==")
@@ -373,7 +373,7 @@ def refuse_bound(wish: Wish, place: str, backend: str | None, host: Host, catalo
         works = f"torch {near.torch} from {near.backend}"
         if not allows_torch(wish.torch, near.torch):
             works += ": change the pin, then run this again"
-        hints.append(f"the nearest that works: {works}")
+        hints.append(f"the nearest version that works is {works}")
     label = f" from {backend}" if backend else ""
     raise Unsatisfiable(
         f"{place} asks for torch {torch}{label}, which {main_reason(question)}",
@@ -409,7 +409,7 @@ def notes_on_direct(direct: Sequence[DirectReference], machine: Snapshot) -> tup
     python = machine.python.executable
     target = ("--python", python) if python else ()
     command = shell_line(("uv", "pip", "install", *target, *words), machine.os.family)
-    return (f"no index has these, so install them after torch: `{command}`",)
+    return (f"some packages are on no index, so install them after torch: `{command}`",)
 
 
 # --- whether an environment meets it --------------------------------------------------------------
@@ -451,18 +451,18 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     has_backend = wish.wanted_backend in ("auto", installed_backend(machine, catalog))
     if installed and allows_torch(wish.torch, public_version(installed)) and has_backend:
         meets: bool | None = True
-        sentence = f"{file} asks for {asks}: this environment's torch {installed} meets it"
+        sentence = f"{file} asks for {asks}, and this environment has torch {installed}"
     else:
         # Without a torch, there is nothing to judge.
         meets = False if installed else None
         has = f"this environment has torch {installed}" if installed else "torch is not installed"
         # A project may only name companions, but this sentence needs torch.
         build = choose(replace(wish, family=("torch",)), host, catalog).build
-        fits = "no build of it fits here"
+        fits = "No build of it fits here"
         if build:
-            fits = f"torch {build.torch} from {build.backend} fits"
+            fits = f"Torch {build.torch} from {build.backend} fits"
         command = shell_line(("gpusetup", "install", *words), machine.os.family)
-        sentence = f"{file} asks for {asks}, and {has}: {fits}: `{command}`"
+        sentence = f"{file} asks for {asks}, but {has}. {fits}: `{command}`"
     answer = ProjectAnswer(file=file, asks=asks, meets=meets, sentence=sentence)
     return ProjectHere(answer=answer, wish=wish, words=words)
 

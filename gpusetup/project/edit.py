@@ -25,7 +25,7 @@ from gpusetup.project.decide import backend_of_variant
 SYSTEMS = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}
 """The marker of each system for which torch's own index has builds for GPUs."""
 SOURCES = "[tool.uv.sources]"
-JOIN = "add the lines below the table that is there, and replace a line of the same name"
+JOIN = "add these lines to that table, and replace lines with the same name"
 
 
 class Edit(Frozen):
@@ -66,7 +66,7 @@ def edit_for(
             note = f"{ask.path} names {build.backend} already: no edit"
             return Edit(steps=(sync,), notes=(note,))
         rows = (f'{member} = [{{ index = "{index.name}" }}]' for member in missing)
-        note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
+        note = f"{ask.path} already has `{SOURCES}`: {JOIN}"
         return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
     if index:
         label = f"{index.name} ({index.backend})" if index.name else index.url
@@ -74,7 +74,7 @@ def edit_for(
         lines = ["[[tool.uv.index]]", f'url = "{url}"']
         if index.name:
             lines = index_lines(index.name, url, build.backend)
-        note = f"{ask.path} has the index {label} already: replace its table with this one"
+        note = f"{ask.path} already has the index {label}: replace its table with this one"
         return Edit(lines=tuple(lines), steps=(sync,), notes=(note,))
     if variant and ask.sources:
         return edit_of_variants({variant: build.backend}, ask, family, root, variant)
@@ -110,7 +110,7 @@ def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str
         f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
         f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
     )
-    replaces = (f"replace the source {name} by the table below",) if source else ()
+    replaces = (f"replace the source {name} with the table above",) if source else ()
     lines = (*table, f'priority = "{priority}"')
     return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(*replaces, note))
 
@@ -119,7 +119,7 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
     """A note on the tables in `lines` that the file has already, because TOML allows each only
     once; empty if it has none of them."""
     names = ", ".join(f"`{name}`" for name in ask.tables if name in lines)
-    return (f"{ask.path} has {names} already: {JOIN}",) if names else ()
+    return (f"{ask.path} already has {names}: {JOIN}",) if names else ()
 
 
 # --- lines of TOML --------------------------------------------------------------------------------
@@ -192,14 +192,14 @@ def edit_of_variants(
     if ask.sources:
         # Other extras have such tables already, so this one only adds a row to each, and torch
         # among the project's own dependencies is as it was.
-        notes = ["the file has the list `torch` of sources already: add the row to it"]
+        notes = ["the file already has a list of sources for `torch`: add the row to it"]
     elif ask.family:
         notes.append(
-            "torch is also among the dependencies of the whole project: remove it there, or it "
-            "comes from the default index whenever no extra is chosen"
+            "torch is also among the dependencies of the whole project: remove it there; "
+            "otherwise it comes from the default index whenever no extra is chosen"
         )
     options = " or ".join(" ".join(variant.words) for variant in backends)
-    notes.append(f"`uv sync` installs one of them: {options}")
+    notes.append(f"to install one of them, add to `uv sync`: {options}")
     steps = []
     if pinned:
         for variant in backends:

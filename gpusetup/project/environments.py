@@ -39,7 +39,7 @@ def add_environment(ask: Ask) -> None:
         raise BadInput(f"{ask.path} is not valid YAML: {str(problem)[:200]}") from problem
     listed = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise BadInput(f"{ask.path} has no list of dependencies", hint="conda's file has one")
+        raise BadInput(f"{ask.path} has no list of dependencies", hint="conda's file needs one")
     ask.brings_python = True
     path = Path(ask.path)
     for item in listed:

@@ -117,7 +117,7 @@ class Console:
             return
         from pathlib import Path
 
-        with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
+        with blocked_by_files(f"Cannot write {self.output}", "choose another `--output`"):
             Path(self.output).write_text(text, encoding="utf-8")
 
     def talk(self, text: str) -> None:

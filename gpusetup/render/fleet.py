@@ -55,7 +55,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     advice = [ABOUT_SLOW.format(quote(f"--exclude={slurm_list(slow)}"))] if slow else []
     if any(node.drift for node in differing):
         advice.append(ABOUT_DIFFERENCES)
-    lines += section("To look at", [ScreenLine(f"  {text}", hang=2) for text in advice])
+    lines += section("What to do", [ScreenLine(f"  {text}", hang=2) for text in advice])
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
@@ -69,7 +69,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         lines += section("To leave the failed nodes out of a Slurm job", [line])
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
-        lines += ["", ScreenLine((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
+        lines += ["", ScreenLine((f"{count} ignored: {answer.left_out[0]}", DIM), hang=2)]
     return Screen(lines)
 
 
@@ -79,10 +79,10 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
         # Do not say that all nodes are equal: a node may be the only one with its GPUs.
-        compared = "none differs from others of its kind"
+        compared = "no node differs from others of its kind"
         if answer.not_compared:
             few = slurm_list(answer.not_compared)
-            compared = f"not compared: {few}, with fewer than {LEAST_NODES} records of a GPU model"
+            compared = f"not compared: {few} (fewer than {LEAST_NODES} records of the GPU model)"
         return marked(OK, "ok", f": {nodes}, all healthy; {compared}")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
@@ -115,7 +115,7 @@ def _faulty_nodes(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
         elif drift.field == KIND:
             field = "the only node with"
         elif drift.majority is None:
-            others = "no value has a majority"
+            others = "and no value is shared by most nodes"
         yield marked(MARKS[drift.severity], field, f": {drift.value}, {others}", indent=4)
     if node.next:
         yield ScreenLine("    → ", (node.next, COMMAND), hang=6, whole=True)

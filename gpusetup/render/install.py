@@ -71,8 +71,7 @@ def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
     at_least = "at least " if None in sizes else ""
     download = size_text(sum(filter(None, sizes)))
     return (
-        f"{at_least}{download} to download, minus what uv has in its cache; "
-        f"{size_text(free_bytes)} free"
+        f"{at_least}{download} to download, minus what uv has cached; {size_text(free_bytes)} free"
     )
 
 

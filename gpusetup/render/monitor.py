@@ -70,7 +70,7 @@ def duration(seconds: float) -> str:
 # --- a sample -------------------------------------------------------------------------------------
 
 
-TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "limited by", "name")
+TITLES = ("GPU", "util", "memory", "temp", "power", "SM clock", "limited by", "name")
 """The most important columns come first, because a narrow terminal cuts off the end of the row."""
 WORDS = (TITLES.index("GPU"), TITLES.index("limited by"), TITLES.index("name"))
 """The columns that are left-aligned, like words."""
@@ -141,7 +141,7 @@ def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
         def draw(sample: Sample) -> None:
             # `at` is a time such as 2026-11-26T10:15:00Z.
             times = f"  {sample.at[11:19]}  {duration(sample.seconds)}"
-            status = f"{times}  Ctrl-C stops it and shows the verdict"
+            status = f"{times}  Ctrl-C stops and shows the verdict"
             title = ScreenLine(("gpusetup monitor", HEADING), (status, DIM))
             screen = Screen((title, *once(sample).lines))
             text = screen.for_terminal(width=console.width, colour=color)
@@ -190,7 +190,7 @@ def summary_text(summary: Summary) -> Screen:
     time, samples = duration(summary.seconds), plural(summary.samples, "sample")
     watched = f"Watched {time}, {samples}"
     if summary.source == "machine":
-        watched += ": the machine without a GPU"
+        watched += " of this machine, without a GPU"
     # The names of the logs begin so; the live source is `nvidia-smi`.
     elif (summary.source or "").startswith("nvidia-smi "):
         course = f" over {time}" if summary.seconds else ""
@@ -203,7 +203,7 @@ def summary_text(summary: Summary) -> Screen:
     lines: list[str | ScreenLine] = [watched]
     epochs = summary.epochs
     if epochs is not None:
-        lines.append(f"epochs   {epochs.seconds:.3g} s an epoch ({epochs.epochs:g} measured)")
+        lines.append(f"epochs   {epochs.seconds:.3g} s per epoch ({epochs.epochs:g} measured)")
 
     for gpu in summary.gpus:
         lines += gpu_table(gpu)

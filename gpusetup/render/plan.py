@@ -27,14 +27,14 @@ from gpusetup.render.screen import (
 
 PARTS = {
     "states": "weights, gradients and optimizer",
-    "checkpoints": "what the forward pass keeps",
-    "logits": "the scores of the vocabulary, and the loss",
+    "checkpoints": "activations kept for the backward pass",
+    "logits": "scores for the whole vocabulary, and the loss",
     "fragmentation": "gaps between tensors",
     "other": "CUDA, NCCL and short-lived tensors",
 }
 """Maps each part of a GPU's memory, named as in `plan --json`, to what it contains."""
 RECIPES = {
-    "vanilla": "no special setting",
+    "vanilla": "no special settings",
     "Env": "expandable segments",
     "Offload": "FSDP2's CPU offload",
     "SP": "sequence parallelism",
@@ -56,7 +56,7 @@ def plan_text(plan: PlanCell) -> Screen:
     if assumed:
         lines.append(ScreenLine(f"Assumed: {'; '.join(assumed)}", hang=2))
     lines += ["", *_verdict(plan)]
-    lines += section("On this GPU alone, with checkpointing", _ways(plan))
+    lines += section("Ways to train on one GPU, with checkpointing", _ways(plan))
     lines += _fewer_gpus(plan)
 
     # The memory below is that of full fine-tuning. If that does not fit into the GPU itself and the
@@ -87,7 +87,7 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
     fits = "may fit" if fewer.confidence == "close" else "fits"
     gain = f", up to {fewer.context:,} tokens" if plan.solved == "context" else ""
     lines = [
-        ScreenLine(f"  The job {fits} on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+        ScreenLine(f"  The job {fits} on {fewer.gpus} of them with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
         *_explained([fewer.recipe]),
         *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
@@ -186,8 +186,8 @@ def _solution(plan: PlanCell) -> str:
     # These strategies do not split the model among the GPUs.
     if plan.strategy in ("single", "dp", "ddp"):
         return (
-            "GPUs needed: more do not help, because each holds the whole model; `--strategy fsdp` "
-            "divides it among them"
+            "GPUs needed: more GPUs do not help, because each holds the whole model; to divide it "
+            "among them, use `--strategy fsdp`"
         )
     return f"GPUs needed: more than {plan.gpus}"
 
@@ -202,7 +202,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         margin += " for what is not counted" if plan.fits and plan.uncounted else ""
     elif plan.fits:
         # A measured job may have run although the memory model estimates more than the card has.
-        margin = f"which ran; this estimate is {percent:.1f} % above the card's memory"
+        margin = f"measured to fit; this estimate is {percent:.1f} % above the card's memory"
     else:
         margin = f"{percent:.1f} % too much"
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {margin}"
@@ -216,7 +216,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"
     if memory.other_gpus:
         title = "Memory of the first GPU (GiB)"
-        lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
+        lines["others"] = f"{memory.other_gpus:8.2f}  on each of the other GPUs"
     return section(title, facts(lines))
 
 
@@ -269,9 +269,9 @@ def _next_step(plan: PlanCell) -> Iterator[str]:
             "start the training with `gpusetup monitor -- COMMAND`, which shows how busy the GPU is"
         )
     elif plan.better:
-        text = "train on fewer GPUs, as above"
+        text = "train on fewer GPUs, as shown above"
     elif any(help.recipe for help in plan.helps):
-        text = "ask again with the options of a change that is enough"
+        text = "run `plan` again with one of the changes that are enough"
     else:
         text = "choose a smaller model or a GPU with more memory"
     yield from ("", ScreenLine(f"Next: {text}", hang=2))
@@ -303,10 +303,10 @@ def _settings(plan: PlanCell) -> Iterator[str]:
     lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
     lines += [command(f"{name}: {yaml_value(value)}") for name, value in plan.settings.items()]
     what_for = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
-    trainers_names = "`--trainer NAME` prints those of your trainer"
+    trainers_names = "for your trainer's, add `--trainer NAME`"
     if plan.trainer_settings:
-        trainers_names = "your trainer's are below, as far as it has keys"
-    yield from section(f"Set{what_for} (plan's own names; {trainers_names})", lines)
+        trainers_names = "your trainer's own are below, where they exist"
+    yield from section(f"Settings{what_for} (under plan's own names; {trainers_names})", lines)
 
 
 def _settings_of_trainer(plan: PlanCell) -> Iterator[str]:

@@ -41,7 +41,7 @@ def resolution_text(
     lines: list[str] = []
     if NO_GPU in answer.notes:
         # Without a GPU the result is a CPU build, so say first that there is no GPU.
-        for_another_machine = ". For another machine: `--gpu NAME --driver VERSION`"
+        for_another_machine = ". To choose for another machine, add `--gpu NAME --driver VERSION`"
         capitalized = NO_GPU[:1].upper() + NO_GPU[1:]
         lines += [marked(BUT, capitalized, for_another_machine), ""]
     lines += _chosen(answer, snapshot)

@@ -85,7 +85,7 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
             )
             for trial in answer.trials
         ]
-        best = marked(NO, "no batch size ran within the memory", indent=2)
+        best = marked(NO, "no batch size fits in the memory", indent=2)
         if answer.batch_size is not None:
             condition = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
             best = ScreenLine("  ", (f"Batch size: {answer.batch_size}", GOOD), condition, hang=4)

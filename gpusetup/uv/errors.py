@@ -132,8 +132,8 @@ def hint_for(error: type[GpuSetupError]) -> str:
     """The hint for an error of this class: whether other packages, the network or nothing helps."""
     if error is Unsatisfiable:
         return (
-            "nothing was changed; name packages and versions that your index has; one without a "
-            "wheel for this Python is built by `uv pip install --no-build-isolation NAME`"
+            "nothing was changed; use packages and versions that your index has, or build what "
+            "has no wheel for this Python: `uv pip install --no-build-isolation NAME`"
         )
     if error is Unreached:
         return (
@@ -154,7 +154,7 @@ def message_of(output: Output) -> str:
     # What an index sends may contain colours, although uv itself prints none (NO_COLOR).
     text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip().removeprefix("error: ")
     if not text:
-        return f"{Path(output.argv[0]).name} said nothing: {how_it_ended(output.exit or 0)}"
+        return f"{Path(output.argv[0]).name} printed no message: {how_it_ended(output.exit or 0)}"
     # To uv, the request is a project; to the user, it is what they typed.
     return without_logins(re.sub(rf"{QUESTION} depends on", "you require", text))
 

@@ -46,7 +46,7 @@ ASK_SECONDS = 300.0
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """uv's timeout in seconds and number of retries for a question, so that an unreachable host is
 reported within 15 s. The user's own settings come before these."""
-MAKE_ROOM = "nothing was changed; make room there"
+MAKE_ROOM = "nothing was changed; free some space there"
 PROJECT, LOCK = "pyproject.toml", "pylock.toml"
 NO_INDEX = "in the provided package locations"
 """uv's words for its folders of wheels, if a setting forbids all indexes."""
@@ -336,7 +336,7 @@ def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings)
     if not wheels:
         raise Unsatisfiable(
             f"{name} {version} has no wheel for Python {question.python_version} here",
-            hint="nothing was changed; install it by itself first, then run this again",
+            hint="nothing was changed; install that package alone first, then run this again",
         )
     best = wheels[0]
     # A wheel from a folder on this disk has a path instead of a URL.

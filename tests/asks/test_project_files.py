@@ -181,7 +181,7 @@ def test_an_image_with_a_torch_of_its_own_keeps_it(
 ) -> None:
     written(folder, Dockerfile="FROM nvcr.io/nvidia/pytorch:24.01-py3\nRUN pip install rich\n")
     code, _, said = asked(capsys, "-r", "Dockerfile")
-    assert code == 1 and "nvcr.io/nvidia/pytorch:24.01-py3 brings its own torch" in said
+    assert code == 1 and "nvcr.io/nvidia/pytorch:24.01-py3 has its own torch" in said
     assert "pip install rich" in said
 
 

@@ -81,7 +81,7 @@ def test_a_pinned_companion_decides_torch_or_is_refused(run: Run) -> None:
     first, *_ = refused.err.splitlines()
     assert len(first) <= len("error: ") + 120
     assert "xformers==0.0.29.post3 needs torch 2.6.0" in first and "no kernel for" in first
-    assert "xformers 0.0.30 with torch 2.7.0 from cu128" in refused.err
+    assert "xformers 0.0.30 works, with torch 2.7.0 from cu128" in refused.err
 
 
 @pytest.mark.parametrize("word", ["torchaudio", "accelerate==1.11.0", "torchao"])
@@ -99,7 +99,7 @@ def test_a_projects_cpu_build_beside_a_gpu_is_replaced(
 @pytest.mark.parametrize(
     ("package", "says"),
     [
-        (("vllm", "0.32.0"), "vllm 0.32.0 is built for CUDA 13, torch for CUDA 12.6"),
+        (("vllm", "0.32.0"), "vllm 0.32.0 is built for CUDA 13, but torch for CUDA 12.6"),
         (("bitsandbytes", "0.50.0"), None),
         (("torchcodec", "0.13.0"), None),
         (("vllm", "0.32.0+cu126"), None),

@@ -119,7 +119,7 @@ def test_an_amd_gpu_gets_its_own_nightly_and_its_own_build_of_a_project_for_cuda
     file.write_text("--extra-index-url https://download.pytorch.org/whl/cu124\ntorch>=2.6,<2.10\n")
     document = resolved(capsys, "--from", "amd", "-r", str(file))
     assert str(document["backend"]).startswith("rocm")
-    assert any("cu124, which is for GPUs of NVIDIA" in note for note in document["notes"])  # type: ignore[attr-defined]
+    assert any("cu124, which is for NVIDIA GPUs" in note for note in document["notes"])  # type: ignore[attr-defined]
 
 
 def test_two_targets_get_the_kernels_of_both(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_a_torch_that_conda_installed_is_answered_from_its_channels(
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ((), "! No NVIDIA GPU was found, so this is the CPU build. For another machine: `--gpu "),
+        ((), "! No NVIDIA GPU was found, so this is the CPU build. To choose for "),
         (("--backend", "cpu"), "✓ torch 2.15.0 from cpu"),
         (("--gpu", "T4", "--driver", "580.95.05"), "✓ torch 2.15.0 from cu130"),
     ],
@@ -113,7 +113,7 @@ def test_a_cpu_build_that_nobody_asked_for_is_said_first(
 WRONG = [
     (("--gpu", "RTX 6000"), "'RTX 6000' names GPUs of different capability", "name one of them"),
     (("--backend", "cu131"), "has no torch for 'cu131'", "such as"),
-    (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give one of them"),
+    (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give only one of them"),
 ]
 
 

@@ -46,7 +46,7 @@ def facts_of(answer: dict[str, Any]) -> str:
         (OLD_T4, "2.7.1 cu118", '"to": "580.65.06", "gives": "torch 2.15.0 (cu130)"'),
         (f"{OLD_T4} --torch 2.9.0", "", '"to": "525.60.13", "gives": "torch 2.9.0 (cu129)"'),
         ("--gpu T4 --python 3.15 --torch 2.5.1", "", '"to": "3.13", "gives": "torch 2.5.1'),
-        ("--gpu T4 --backend rocm6.4", "", "no build for NVIDIA GPUs of the backend rocm6.4"),
+        ("--gpu T4 --backend rocm6.4", "", "no build from rocm6.4 for NVIDIA GPUs"),
         ("--gpu 'RTX 5090' --driver 550.54.14", "", "needs NVIDIA driver 570 or newer, found 550"),
     ],
 )  # fmt: skip

@@ -22,7 +22,7 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
     command, name = option
     assert main([command, *LAPTOP, name, text]) == 2
     said = capsys.readouterr().err
-    assert f"{text!r} is not a version of an NVIDIA driver" in said
+    assert f"{text!r} is not an NVIDIA driver version" in said
     assert "as `Driver Version`" in said
 
 

@@ -36,7 +36,7 @@ def test_an_activated_environment_that_is_gone_is_said_in_a_line(
         monkeypatch.setenv("VIRTUAL_ENV", str(folder))
         main(words)
         said = capsys.readouterr().err
-        assert said.count(f"VIRTUAL_ENV names {folder}, which is not an environment\n") == count
+        assert said.count(f"VIRTUAL_ENV is set to {folder}, which is not an environment\n") == count
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_alike_nodes_are_green_under_the_names_of_the_list(run: Run, tmp_path: P
     assert [(one["name"], one["status"]) for one in answer["nodes"]] == [
         ("n1", "ok"), ("n2", "ok"), ("n3", "ok"),
     ]  # fmt: skip
-    assert "hosts 3 nodes" in said and "records" in said
+    assert "to each of 3 nodes" in said and "records" in said
     assert main(["fleet", "show", str(tmp_path / "records")]) == 0
 
 
@@ -99,7 +99,7 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     assert code == 1
     assert {name for name, one in rows.items() if one["status"] == "ok"} == {"n1", "n2", "n3"}
     assert rows["slow"]["problem"] == "no answer in 1.2 s (no verify)"
-    assert "each for 1.2 s at most" in said
+    assert "time limit: 1.2 s each" in said
     assert "No route to host" in rows["gone"]["problem"]
     assert "(no verify)" in rows["bare"]["problem"]
     assert "gpu-check-failed" in {one["id"] for one in rows["sick"]["findings"]}
@@ -118,7 +118,7 @@ def test_the_plan_is_shown_and_nothing_asked(
     asked = ["--print", "--level", "stress", "--python", "/a b/python"]
     assert main(["fleet", "run", *words, *asked]) == 0
     said = capsys.readouterr().out
-    assert said.count("ssh -n") == 1 and "on each of n[1-9],n[10-64]" in said
+    assert said.count("ssh -n") == 1 and "nodes: n[1-9],n[10-64]" in said
     assert "--level stress" in said and "/a b/python" in said
     assert not (tmp_path / "new").exists()
 
@@ -175,9 +175,9 @@ def test_slurms_idle_nodes_get_an_exclusive_job_each(
         (("run",), "one of the arguments --slurm"),
         (("show", "x", "--slurm"), "unrecognized arguments: --slurm"),
         (("run", "--hosts", __file__), "is not a list of nodes"),
-        (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
+        (("run", "--hosts", "x", "--partition", "p"), "`--partition` needs `--slurm`"),
         (("run", "--hosts", "h", "--slurm"), "not allowed with argument"),
-        (("run", "--hosts", "h", "--", "--mem=1"), "is for `--slurm`"),
+        (("run", "--hosts", "h", "--", "--mem=1"), "needs `--slurm`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -46,7 +46,7 @@ BAD_SETUPS = {
     "a profile that is missing": (("--profile", "{folder}/none.json"), "none.json"),
     "a profile that is none": (("--profile", "{folder}/empty.json"), "empty.json"),
     "the record of a failed node": (("--profile", "{folder}/failed.json"), "ecc-error"),
-    "relative metrics": (("--prometheus", "gpusetup.prom"), "is a relative path"),
+    "relative metrics": (("--prometheus", "gpusetup.prom"), "is relative, but slurmd"),
     "a share that is none": (("--drain-at-most=101%",), "20%"),
     "metrics that nobody reads": (("--prometheus", "/m/gpusetup.txt"), "does not end in .prom"),
 }

@@ -38,7 +38,7 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
     assert "the first GPU holds most" in advice and "torchrun --nproc-per-node 8" in advice
     assert f"{distributed['memory_gib']['total']:.1f} GiB" in advice
     screen = says("plan", *GPT2, *CARD, "--strategy", name).out
-    assert "Memory of the first GPU" in screen and "on each other GPU" in screen
+    assert "Memory of the first GPU" in screen and "on each of the other GPUs" in screen
 
 
 # --- 004-2: embedding tables ----------------------------------------------------------------------

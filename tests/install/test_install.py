@@ -133,7 +133,7 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
     for words in ((), ("--upgrade",), ("torch",)):
         said = install("--python", str(venv), *words, *YES)
         assert said.exit == 1
-        assert "was left as it is" in said.err
+        assert "was not changed" in said.err
         assert "image on a machine without its GPU" in said.err
         assert "--backend cpu" in said.err
         assert "driver is missing" in said.err
@@ -196,14 +196,14 @@ def test_trouble_elsewhere_comes_first_and_nothing_is_changed(
     assert "Installing torch would not fix that, so torch " in said.err
     assert cli.main(["install", "--dry-run", "--from", there(name), "--upgrade"]) == 0
     said = capsys.readouterr()
-    assert said.err.startswith("First: ") and f"({cause})" in said.err
+    assert said.err.startswith("Fix this too: ") and f"({cause})" in said.err
     assert "Commands" in said.out
 
 
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["install", "--dry-run", "--from", there("half-installed")]) == 0
     text = capsys.readouterr().out
-    assert "files are missing" in text
+    assert "are missing" in text
     assert "--reinstall-package=torch " in text
 
 
@@ -249,11 +249,11 @@ def test_conda_changes_what_conda_installed_so_its_command_is_named(
 # --- what bad input gets -------------------------------------------------------------------------
 
 USAGE = {
-    "neither a terminal nor --yes": ((), "no terminal for the confirmation"),
+    "neither a terminal nor --yes": ((), "without a terminal"),
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
     "two targets": (("--yes", "--python", "a", "--venv", "b"), "not allowed with argument"),
     "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
-    "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is neither a package"),
+    "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is not a valid package"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
     "no URL": (("--yes", "--venv", "e", "--index", "here"), "not an http or https URL"),
 }

@@ -219,7 +219,7 @@ def test_a_wheel_with_a_file_of_the_environment_itself_is_refused_before_anythin
     before = state_of(venv := world.venv("env"))
     said = install("--venv", str(venv), *WANTED, "mine==2.0")
     assert said.exit == 3, said.err
-    own = f"names a file of the environment's own Python: {OWN_FILES[path]!r}"
+    own = f"lists a file of the environment's own Python: {OWN_FILES[path]!r}"
     assert own in said.err and "nothing was changed" in said.err
     assert state_of(venv) == before
     assert not (venv / ".gpusetup/journal.json").exists()
@@ -235,7 +235,7 @@ def test_an_installed_package_that_lists_such_a_file_is_not_replaced(
     before = state_of(venv)
     said = install("--venv", str(venv), *WANTED, "--dry-run")
     assert said.exit == 3, said.err
-    assert "names a file of the environment's own Python" in said.err
+    assert "lists a file of the environment's own Python" in said.err
     assert own_file in said.err and "nothing was changed" in said.err
     assert state_of(venv) == before
 

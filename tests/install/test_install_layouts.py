@@ -143,7 +143,7 @@ def empty_list(world: World) -> Path:
 
 # --- the table ------------------------------------------------------------------------------------
 
-NEW, LEADS_OUT = (0, ""), (3, "a symbolic link leads out of it")
+NEW, LEADS_OUT = (0, ""), (3, "a symbolic link leads outside")
 LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "lib64 is a link to lib": (two_names_of_lib, NEW),
     "dist-packages": (scheme_of_debian, NEW),

@@ -262,7 +262,7 @@ def test_what_is_kept_comes_back_only_as_it_went(
     for last in ("--yes", "--dry-run"):
         said = install("--python", str(venv), "--undo", last)
         assert said.exit in (2, 3), said.out
-        assert any(why in " ".join(said.err.split()) for why in ("have changed", "is no folder"))
+        assert any(why in " ".join(said.err.split()) for why in ("have changed", "is not a folder"))
         assert (state_of(venv), state_of(kept)) == there
     shutil.rmtree(kept)
     shutil.copytree(saved, kept, symlinks=True)

@@ -82,7 +82,7 @@ torchvision = [{ index = "pytorch", marker = "WHERE" }]
 Then
   uv add torch==2.5.1 torchvision==0.20.1 rich
 
-note: there is no pyproject.toml here: `uv init --bare` makes one first
+note: this folder has no pyproject.toml: create one first with `uv init --bare`
 """.replace("WHERE", "sys_platform == 'linux' or sys_platform == 'win32'")
 
 

@@ -111,14 +111,14 @@ def test_a_package_constrains_torch_and_not_the_reverse(ask: Ask) -> None:
     (why,) = said.answer["notes"]
     assert "2.13.0 is not the newest: Because server>=3.0 depends on torch==2.13.0 and " in why
     assert "you require torch" not in why
-    assert "asked: " in said.err
+    assert "querying " in said.err
 
 
 def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> None:
     """torchcodec's links libcudart.so.13 and libtorch_cuda.so: beside a CPU torch it fails."""
     assert ask("torchcodec", "--json").answer["notes"] == []
     said = ask("torchcodec==0.17.0", "--backend", "cpu")
-    assert said.exit == 1 and "this torch is cpu's" in said.err
+    assert said.exit == 1 and "but this is a cpu torch" in said.err
     assert "`pip install --no-deps torchcodec --index-url " in said.err and "/whl/cpu`" in said.err
     older = ask("torchcodec", "--backend", "cu126", "--json")
     assert (older.exit, versions(older)["torch"]) == (0, "2.14.1+cu126"), older.err
@@ -139,7 +139,7 @@ def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, worl
     assert (beside.exit, versions(beside)["torchcodec"]) == (0, "0.13.0"), beside.err
     named = ask("decoder==2.0", *OLD_DRIVER)
     assert (named.exit, named.out) == (1, "")
-    assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12" in named.err
+    assert "torchcodec 0.17.0 is built for CUDA 13, but torch for CUDA 12" in named.err
 
 
 def test_a_member_that_a_package_brings_is_of_torchs_index(ask: Ask) -> None:
@@ -155,7 +155,7 @@ def test_what_has_no_wheel_is_left_out_and_named(ask: Ask) -> None:
     said = ask("framesift", "wordfold==1.0.9", "folded", "--json")
     assert said.exit == 0, said.err
     assert "framesift" in versions(said) and "wordfold" not in versions(said)
-    (note,) = [note for note in said.answer["notes"] if "built from source" in note]
+    (note,) = [note for note in said.answer["notes"] if "from source" in note]
     assert "wordfold" in note and "folded" in note and "`uv pip install " in note
     alone = ask("wordfold")
     assert alone.exit == 1

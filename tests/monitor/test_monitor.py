@@ -139,7 +139,7 @@ def test_gpus_are_chosen_by_index_or_uuid(
     ("variable", "watched", "said"),
     [
         ("1", [1], "CUDA_VISIBLE_DEVICES=1: watching GPU 1"),
-        ("", [0, 1], "names no GPU here"),
+        ("", [0, 1], "matches no GPU here"),
     ],
 )
 def test_the_variable_that_hides_gpus_counts(
@@ -318,7 +318,7 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no sample"),
+        ("", "contains no samples"),
         ("RuntimeError: CUDA error\n", "`gpusetup doctor --report FILE`"),
         (f"{'[' * 100_000}\n", "line 1 cannot be read"),
         ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),

@@ -63,4 +63,4 @@ def test_the_screen_of_another_tool_is_refused(
     file = tmp_path / "screen.txt"
     file.write_text(GPUSTAT, encoding="utf-8")
     assert cli.main(["monitor", "--replay", str(file)]) == 2
-    assert "nvidia-smi's output" in capsys.readouterr().err
+    assert "or of nvidia-smi" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_on_a_terminal_the_command_prints_the_same_bytes_with_and_without_the_mo
     watched = on_a_terminal((*OURS, "--", *command), b"Ada\n")
     assert b"terminal: True True 111" in alone and b"hello" in alone
     assert alone in watched
-    assert b"s an epoch" in watched.partition(alone)[2]
+    assert b"s per epoch" in watched.partition(alone)[2]
 
 
 def test_through_pipes_the_streams_stay_apart_and_their_bytes_the_same() -> None:
@@ -105,4 +105,4 @@ def test_the_summary_has_the_seconds_of_an_epoch_as_text_and_as_json(
     kept = tmp_path / "kept.jsonl"
     kept.write_bytes(text)
     replayed = subprocess.run((*OURS, "--replay", str(kept)), capture_output=True)
-    assert b"s an epoch" in replayed.stdout
+    assert b"s per epoch" in replayed.stdout

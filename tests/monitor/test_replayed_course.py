@@ -76,7 +76,7 @@ def test_a_good_verdict_says_what_was_not_reported(judged: Judge) -> None:
     head = "utilization.gpu [%], power.draw [W], clocks_event_reasons.sw_power_cap"
     rows = [["97 %, [Not Supported], [Not Supported]"]] * 60
     summary = judged(csv(head, rows))
-    assert summary["evidence"].endswith("(not reported: throttling)")
+    assert summary["evidence"].endswith("(throttling is not reported)")
 
 
 def test_an_idle_gpu_with_a_loaded_model_may_be_a_server_without_requests(judged: Judge) -> None:

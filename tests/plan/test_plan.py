@@ -117,7 +117,7 @@ def test_a_batch_gets_no_tick_that_a_plain_loop_would_break(
 ) -> None:
     words = ("--model", "gpt2", "--context", "1024", "--batch", "40", "--gpu-mem", "24GiB")
     answer = planned(*words)
-    assert answer["fits"] and "plain loop" in answer["close_because"]
+    assert answer["fits"] and "plain training loop" in answer["close_because"]
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
         ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
         ((*MODEL, *H20, "--gpu-mem", "4GiB"), "--gpu-mem: not allowed with argument --gpu"),
-        ((*MODEL, *H20, "--quantize", "nf4"), "not trained themselves"),
+        ((*MODEL, *H20, "--quantize", "nf4"), "cannot be trained directly"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
         (
             ("--cells", "cells.csv", "--optimizer", "sgd"),
@@ -189,7 +189,7 @@ def test_a_documented_command_answers_yes(line: str, capsys: pytest.CaptureFixtu
         ("--model qwen3-8b --context 16384 --gpu H20", None),
         (
             "--model qwen3-8b --context 2048 --gpus 2 --strategy dp --gpu-mem 400GiB",
-            "plan never compared DataParallel with a measurement",
+            "plan's estimate for DataParallel was never compared with a measurement",
         ),
     ],
 )

@@ -109,11 +109,11 @@ def test_what_plan_answers(
 ONE = "--model qwen2.5-7b --context 2048 --batch 1"
 ADAPTERS = "--model llama-2-7b --context 512 --batch 2 --gpus 2 --gpu-mem 140GiB --lora 8"
 SAID = (
-    (f"{ADAPTERS} --trainer hf --strategy zero3", 0, "runs of adapters under ZeRO", ""),
+    (f"{ADAPTERS} --trainer hf --strategy zero3", 0, "training adapters with ZeRO", ""),
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
-    (f"{ONE} --gpu-mem 80GiB optimizer_offload=cpu", 0, "keep parts in the host's RAM", ""),
+    (f"{ONE} --gpu-mem 80GiB optimizer_offload=cpu", 0, "offload to RAM", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "image encoder", ""),
-    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "one token, a row of a table (`--context`)", ""),
+    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "samples of one token (a table row)", ""),
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens per GPU", ""),
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "no bfloat16 units", ""),
     ("--model qwen3-0.6b --gpu T4 --amp fp16", 0, "", "no bfloat16 units"),

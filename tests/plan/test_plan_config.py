@@ -40,7 +40,7 @@ def test_every_key_is_read_assumed_or_named_as_not_understood(planned: Any) -> N
         # A config cannot make another file be read.
         ("a: 1\nmodel_name_or_path: /dev/zero\nmax_seq_length: 8\n", "line 2"),
         (f"batch_size: {'[' * 100_000}\n", "nested too deeply"),
-        ("model: lstm\nbatch_size: 4\n", "names no model that plan can read"),
+        ("model: lstm\nbatch_size: 4\n", "plan finds no model in"),
         ("model: gpt2\ntensor_parallel_size: 2\n", "line 2: `tensor_parallel_size` is 2"),
     ],
 )
@@ -54,17 +54,17 @@ def test_a_hostile_or_empty_config_is_refused_with_its_place(
 @each(
     "text, words, said",
     [
-        ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "the usual one of its size"),
+        ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "the usual one for its size"),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
         (
             "model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\n",
             (),
-            "line 2: plan reads no model from `model._component_: torchtune.models",
+            "line 2: plan does not know the model in `model._component_: torchtune.models",
         ),
         ("model:\n  path: ${oc.env:UNSET_PATH}\n", (), "UNSET_PATH, which is not set"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         (TRL, ("--max-batch",), "largest batch"),
-        (TRL, ("--max-batch", "--batch", "4"), "looks for what `--batch` gives"),
+        (TRL, ("--max-batch", "--batch", "4"), "searches for what `--batch` sets"),
         (HF, ("--gpu", "H20", "--max-context"), "do not set CPU offload of the parameters"),
     ],
 )

@@ -150,10 +150,10 @@ def test_layers_are_counted_by_the_usual_keys(
 @each(
     "changes, said",
     [
-        ({"model_type": "jamba"}, "does not count layers of the kind"),
-        ({"hybrid_override_pattern": "M-M*-"}, "does not count layers of the kind"),
-        ({"model_type": "mamba2"}, "does not count layers of the kind"),
-        ({"layer_types": ["mamba", "attention"]}, "does not count layers of the kind 'mamba'"),
+        ({"model_type": "jamba"}, "cannot estimate layers of the kind"),
+        ({"hybrid_override_pattern": "M-M*-"}, "cannot estimate layers of the kind"),
+        ({"model_type": "mamba2"}, "cannot estimate layers of the kind"),
+        ({"layer_types": ["mamba", "attention"]}, "cannot estimate layers of the kind 'mamba'"),
         ({"hidden_size": None}, "has no `hidden_size`"),
     ],
 )

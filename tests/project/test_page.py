@@ -85,7 +85,7 @@ def test_packages_are_answered_by_the_table_without_asking_anybody() -> None:
     }
     told = json.loads(asked("resolve", fields)["json"])
     assert [p["name"] for p in told["packages"] if p["asked"]] == ["bitsandbytes", "vllm"]
-    assert any("table of companions" in note for note in told["notes"])
+    assert any("own table of" in note for note in told["notes"])
 
 
 @each(

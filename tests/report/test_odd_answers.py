@@ -20,7 +20,7 @@ def test_a_huge_marker_is_no_requirement(
     word = "numpy; " + "(" * depth + 'python_version > "3"' + ")" * depth
     assert cli.main([*command, word]) == 2
     said = capsys.readouterr().err
-    assert "is neither a package nor a requirement" in said
+    assert "is not a valid package or requirement" in said
     assert len(said) < 1_000, "the word itself is not repeated whole"
 
 

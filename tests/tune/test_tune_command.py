@@ -80,7 +80,7 @@ def test_in_place_writes_and_keeps_the_previous_file(
 REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: found character"),
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "appears twice"),
-    ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
+    ("x.yaml", b"project: mine\nseed: 1\n", "gpusetup knows none of the settings in x.yaml"),
     ("x.json", b"{", "x.json, line 1, column 2: expected"),
     ("x.py", b"a = 1\n", "only in YAML or JSON"),
     ("x.sh", b"a --bf16\n", "only in YAML or JSON"),
@@ -102,10 +102,10 @@ def test_bad_configs_are_refused_and_stay_as_they_are(
 
 
 WRONG = (
-    ((), "name a CONFIG"),
+    ((), "the path of a CONFIG"),
     (("train.yaml", "--code", "a:b"), "add `--batch-size` or `--benchmark`"),
     (("--batch-size",), "add `--code MODULE:FUNCTION`"),
-    (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
+    (("--batch-size", "--code", "a:b", "--from", "healthy"), "only measure this"),
     (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` must be at least 1"),
     (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
 )

@@ -23,8 +23,8 @@ class Engine:
     """A way to reach the nodes of a fleet. Each engine is a subclass in a separate file."""
 
     title = ""
-    """The beginning of the line that says what the run does: `Ray gets a task on each of`, before
-    `4 nodes`."""
+    """The beginning of the line that says what the run does, before `4 nodes`: `Starting a Ray task
+    on each of`."""
     extra_seconds = 0.0
     """How many seconds longer than the work's own limit we wait for a node, so that it can start
     and finish."""
@@ -48,11 +48,11 @@ class Engine:
         if not self.nodes:
             # The first node's reason is enough. A cluster may have no nodes at all.
             reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
-            reason = reasons[0] if reasons else f"{where} has none"
+            reason = reasons[0] if reasons else f"{where} has no nodes"
             raise Blocked(
                 f"No node is idle: {reason}",
-                hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no running "
-                "job",
+                hint="`fleet run` uses only idle nodes; `gpusetup fleet check` also works on busy "
+                "ones",
             )
 
     def command(self, node: str) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Engine:
         """A text that shows what the run would submit for the first node, followed by the list of
         all nodes."""
         first = shlex.join(self.command(self.nodes[0]))
-        return f"{first}\n# and the same on each of {slurm_list(self.nodes)}\n"
+        return f"{first}\n# and the same on each of these nodes: {slurm_list(self.nodes)}\n"
 
     def ask(self, node: str) -> Output:
         """Run the work on a node, wait until it ends, and return its output. A problem with the
@@ -104,7 +104,7 @@ def require_program(program: str) -> None:
     """Raise Blocked if a program is not on this machine's PATH."""
     if which(program) is None:
         raise Blocked(
-            f"{program} is not found on PATH",
+            f"{program} was not found on PATH",
             hint=f"run gpusetup on a machine that has {program}, such as a login node; "
             "`--hosts FILE` needs only ssh",
         )

@@ -22,7 +22,7 @@ SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 class Hosts(Engine):
     """Runs the work on each host over an ssh connection."""
 
-    title = "hosts"
+    title = "Connecting over ssh to each of"
     extra_seconds = 30.0
     """To allow for connecting and disconnecting."""
 
@@ -37,8 +37,8 @@ class Hosts(Engine):
         # The name becomes part of a command, so it must be safe.
         if not hosts or not all(map(SAFE.fullmatch, hosts)):
             raise UsageError(
-                f"{file} names no host, or has an impossible host name",
-                hint="write one host a line",
+                f"{file} contains no host name, or an invalid one",
+                hint="write one host per line",
             )
         require_program("ssh")
         # Without a scheduler, it is unknown which hosts are busy, so all count as idle.

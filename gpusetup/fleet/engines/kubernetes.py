@@ -52,7 +52,7 @@ class Kubernetes(Engine):
         if not work.nodes:
             states = {name: why for name, why in states.items() if self.gpus[name]}
         super().__init__(work, states, "this cluster")
-        self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
+        self.title = f"Starting a Kubernetes Job ({self.run_name}) on each of"
 
     def plan(self) -> str:
         """The Jobs for all nodes as YAML, ready for `kubectl create -f`."""
@@ -123,9 +123,8 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
     output = _columns("nodes", NODE_COLUMNS)
     if not output.ok:
         raise Blocked(
-            "Kubernetes does not say which nodes it has: "
-            f"{output.problem or output.stderr.strip()}",
-            hint="`kubectl get nodes` must answer here",
+            f"Cannot list the nodes of Kubernetes: {output.problem or output.stderr.strip()}",
+            hint="`kubectl get nodes` must work on this machine",
         )
     used_gpus = _gpus_in_use()
     gpus: dict[str, int] = {}

@@ -67,7 +67,7 @@ FIELDS = ("exit", "stdout", "stderr", "problem", "seconds")
 class Ray(Engine):
     """Runs the work in a task on each node; the tasks end with the connection to Ray."""
 
-    title = "Ray gets a task on each of"
+    title = "Starting a Ray task on each of"
 
     def __init__(self, work: NodeWork, address: str) -> None:
         # Redirect stdout, which must contain only our result, because Ray prints messages about its
@@ -128,15 +128,15 @@ def _connected(address: str) -> Any:
         import ray
     except ImportError as problem:
         raise Blocked(
-            f"Ray is not in this Python ({sys.executable}): {problem}",
-            hint='with the cluster\'s own version: `pip install "gpusetup[ray]"`',
+            f"Ray is not installed in this Python ({sys.executable}): {problem}",
+            hint='install the cluster\'s own version: `pip install "gpusetup[ray]"`',
         ) from problem
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as problem:
         raise Blocked(
-            f"Ray at {address} does not answer: {_last_line(problem)}",
-            hint="`ray status` shows whether a cluster runs; `auto` is the one of this machine",
+            f"Ray at {address} does not respond: {_last_line(problem)}",
+            hint="`ray status` shows whether a cluster runs; `auto` means the one on this machine",
         ) from problem
     return ray
 

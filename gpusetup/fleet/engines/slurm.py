@@ -38,20 +38,20 @@ class Slurm(Engine):
         every srun command."""
         if "SLURM_JOB_ID" in os.environ:
             # srun would start a step of that job, on its own nodes only.
-            raise Blocked("This is a Slurm job already", hint="run it on a login node")
+            raise Blocked("This is already a Slurm job", hint="run it on a login node")
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
         if not output.ok:
             lines = output.stderr.strip().splitlines() or [f"exit {output.exit}"]
             raise Blocked(
-                f"Slurm does not say which nodes it has: sinfo: {output.problem or lines[-1]}",
-                hint="`scontrol ping` shows whether slurmctld answers",
+                f"Cannot list the nodes of Slurm: sinfo: {output.problem or lines[-1]}",
+                hint="`scontrol ping` shows whether slurmctld responds",
             )
         self.resources, states = node_resources(output.stdout, partition)
         where = f"partition {partition}" if partition else "this Slurm"
         super().__init__(work, states, where)
-        self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
+        self.title = f"Submitting an exclusive Slurm job ({self.run_name}) to each of"
         self.extra_seconds = START_SECONDS
 
     def command(self, node: str) -> tuple[str, ...]:

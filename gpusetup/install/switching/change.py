@@ -89,7 +89,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
             if venv:
                 output = run_step(job, plan.steps[0], uv_environment())
                 if not output.ok:
-                    raise uv_error(f"{venv} cannot be made", output)
+                    raise uv_error(f"Cannot create {venv}", output)
                 # The prefix as the user named it. The interpreter may print it in another form.
                 layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
@@ -99,8 +99,8 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
             change.restore(job)
             return verdict
         # Ctrl-C takes effect only after this.
-        hint = "fix that, then `gpusetup install` finishes it"
-        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
+        hint = "fix that, then run `gpusetup install` again to finish"
+        with uninterrupted(), blocked_by_files("Cannot finish the installation", hint):
             change.keep()
     return verdict
 
@@ -222,7 +222,7 @@ class Change:
         folder = next(filter(is_folder, new_files), None)
         if folder is not None:
             raise Blocked(
-                f"{folder} is a folder, and a file would come in its place",
+                f"{folder} is a folder, but a package has a file with this name",
                 hint="nothing was changed; move it away, then run this again",
             )
         moves = {
@@ -415,8 +415,8 @@ def target_folder(python: str | None, venv: str | None) -> Path:
     named one needs no interpreter. Raises Blocked for a path that can be no environment."""
     if venv:
         folder = Path(venv)
-        hint = "nothing was changed; name another folder: `--venv DIR`"
-        with blocked_by_files(f"{venv} can be no environment", hint):
+        hint = "nothing was changed; choose another folder: `--venv DIR`"
+        with blocked_by_files(f"Cannot use {venv} as an environment", hint):
             try:
                 folder.stat()
             except FileNotFoundError:
@@ -524,7 +524,7 @@ def change_to_undo(store: Path, layout: Layout) -> Change:
     folder = next(filter(is_folder, change.made), None)
     if folder is not None:
         raise Blocked(
-            f"{folder} is a folder, and the undo would remove a file in its place",
+            f"{folder} is now a folder, but the undo would have to remove a file there",
             hint=UNCHANGED,
         )
     return Change(store, _without_later_packages(change, changed, layout))

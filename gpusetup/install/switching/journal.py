@@ -96,7 +96,7 @@ def text_of(path: str, prefix: str) -> str:
     'caf\\xe9'
     """
     if not path.startswith(f"{prefix}{os.sep}"):
-        raise _unusable(prefix, f"{path} is outside, because a symbolic link leads out of it")
+        raise _unusable(prefix, f"{path} is outside of it, because of a symbolic link")
     return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
 
 
@@ -148,7 +148,7 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         if objection is None and name == JOURNAL:
             folder = next(filter(is_folder, paths_in(store, journal.made)), None)
             if folder is not None:
-                objection = f"it names a folder as a new file: {folder[:PATH_LETTERS]!r}"
+                objection = f"it lists a folder as a new file: {folder[:PATH_LETTERS]!r}"
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
@@ -160,9 +160,9 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
 
 
 NEXT_STEPS = {
-    UNDO: "remove the file: then nothing is kept for an undo",
+    UNDO: "delete the file; the last installation can then no longer be undone",
     JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
-    "then delete this file: gpusetup takes the environment as it is",
+    "then delete this file; gpusetup will accept the environment as it is",
 }
 
 
@@ -173,27 +173,27 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
         name = journal.former[:NAME_LETTERS]
         return f"the journal names a folder that gpusetup did not make: {name!r}"
     if os.path.lexists(former) and (former.is_symlink() or not former.is_dir()):
-        return f"{former} is no folder"
+        return f"{former} is not a folder"
     # Reverting the change that makes an environment deletes it. In `keeping` it is only completed,
     # and a later undo leaves the environment.
     if journal.venv and journal.phase != "keeping":
         # An undo is only written when the environment is complete.
         if os.path.lexists(store / UNDO):
-            return "it is of an environment that is being made, but this one is done"
+            return "it is for an environment that is being created, but this one is complete"
         # Anybody could write such a journal, for example into a checkout, but not gpusetup's note.
         if not has_creation_note(store, journal):
             return (
-                "it is of an environment that is being made, and gpusetup has no note of that; if "
-                "it is half made, delete the whole folder"
+                "it is for an environment that is being created, but gpusetup did not start "
+                "that; if it is incomplete, delete the whole folder"
             )
     paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
     outside = first_outside(store, paths)
     if outside is not None:
-        return f"{outside[:PATH_LETTERS]!r} is outside, or a symbolic link leads out of it"
+        return f"{outside[:PATH_LETTERS]!r} is outside, or a symbolic link leads outside"
     # `first_of_python` needs paths below the prefix, which the check above ensures.
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:
-        return f"it names a file of the environment's own Python: {pythons_own[:PATH_LETTERS]!r}"
+        return f"it lists a file of the environment's own Python: {pythons_own[:PATH_LETTERS]!r}"
     return None
 
 

@@ -119,7 +119,7 @@ def _digests_listed_in(root: Path, names: set[str]) -> ListedDigests:
     for path in unpacked_files:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
-            raise UnpackedFilesDiffer(f"uv wrote what is no file: {os.path.relpath(path, root)}")
+            raise UnpackedFilesDiffer(f"This is not a regular file: {os.path.relpath(path, root)}")
     # Only lists directly in a library folder count: a package may hold a copy of another one.
     records = [
         path
@@ -148,7 +148,7 @@ def _digests_listed_in(root: Path, names: set[str]) -> ListedDigests:
     unlisted = sorted(unpacked_files - listed_digests.keys() - {str(root / UV_LOCK)})
     if unlisted:
         raise UnpackedFilesDiffer(
-            f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}"
+            f"uv wrote a file that no wheel lists: {os.path.relpath(unlisted[0], root)}"
         )
     return listed_digests
 
