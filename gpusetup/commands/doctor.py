@@ -13,10 +13,10 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.choose.for_project import ProjectHere
     from gpusetup.choose.host import Host
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.machine import Snapshot
-    from gpusetup.project.decide import ProjectHere
 
 SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
 changes nothing and does not import torch; to test torch, use `gpusetup verify`. The exit code is 0
@@ -108,7 +108,7 @@ def run(question: Question, out: Console) -> Reply:
 
 def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     """What the project in this folder asks for; None if there is none, or if it names no torch."""
-    from gpusetup.project.decide import project_here
+    from gpusetup.choose.for_project import project_here
     from gpusetup.project.read import ask_of_folder
 
     ask = ask_of_folder()

@@ -22,6 +22,7 @@ from gpusetup.choose.coming import changes_for, wanted_family
 from gpusetup.choose.commands import steps_of_wheels
 from gpusetup.choose.constraints import best_build
 from gpusetup.choose.described import on_other_host, without_torch
+from gpusetup.choose.for_project import decide, described_python
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import installed_packages, is_conda_torch
 from gpusetup.choose.newest import nothing_fits
@@ -35,6 +36,14 @@ from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_verify, keeps_new_torch, run_verify
 from gpusetup.install.planning import free_bytes, plan_newest
+from gpusetup.install.project_edit import (
+    Edit,
+    backends_of_variants,
+    edit_for,
+    edit_of_variants,
+    notes_on_tables,
+    project_lines,
+)
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import STORE, Journal
@@ -55,15 +64,6 @@ from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import decide, described_python
-from gpusetup.project.edit import (
-    Edit,
-    backends_of_variants,
-    edit_for,
-    edit_of_variants,
-    notes_on_tables,
-    project_lines,
-)
 from gpusetup.project.read import ask_of_folder, read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console

@@ -15,6 +15,7 @@ from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
+from gpusetup.choose.for_project import decide, described_python
 from gpusetup.choose.host import Host, host_of, question_of
 from gpusetup.choose.installed import dependents_to_reinstall, is_conda_torch
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
@@ -40,7 +41,6 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.host import read_os
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import resolution_text

@@ -1,1 +1,1 @@
-"""What a person's project asks for, and the answer that is right in its folder."""
+"""Reads what the files of a project request of torch."""

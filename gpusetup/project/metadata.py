@@ -19,7 +19,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
 from gpusetup.project.ask import MOST_BYTES, Ask, Source, Variant, direct_reference, named_family
 from gpusetup.project.requirements import add_file
-from gpusetup.uv.toml import parse_toml
+from gpusetup.readings.toml import parse_toml
 
 MOST_LOCK_BYTES = 32 << 20
 """A lock of a thousand packages with all their files has a few megabytes."""

@@ -28,6 +28,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
+from gpusetup.readings.toml import parse_toml
 from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import QUESTION, explanation, names_not_found, names_without_wheel, uv_error
@@ -39,7 +40,6 @@ from gpusetup.uv.program import (
     uv_program,
     with_torch_index,
 )
-from gpusetup.uv.toml import parse_toml
 
 ASK_SECONDS = 300.0
 """The time limit for one question to uv, which may have to read many packages' metadata."""

@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("accelerators",),
     ("catalog", "messages", "system"),
     ("readings", "configs"),
+    ("project",),
     ("choose",),
     ("probe", "evidence"),
     ("fixes",),
@@ -28,7 +29,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("diagnosis",),
     ("plan",),
     ("uv",),
-    ("project",),
     ("tune", "monitor", "install", "fleet"),
     ("render",),
     ("commands",),
@@ -39,7 +39,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 """A room may import those of the floors above its own in this list, and none beside it."""
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-PURE = {room for floor in FLOORS[3:14] for room in floor} - {"system", "probe"}
+PURE = {room for floor in FLOORS[3:15] for room in floor} - {"system", "probe", "project"}
 """The rooms that decide: they ask neither this machine, nor a network, nor a disk."""
 ASKS = {"system", "probe", "uv", "install"}
 ALONE = ("verify", "child_scripts")

@@ -15,12 +15,12 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companions import default_backend
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
+from gpusetup.choose.for_project import backend_of_variant
 from gpusetup.choose.host import Host
 from gpusetup.choose.installed import marker_environment
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.project.ask import Ask, NamedIndex, Variant, named_family
-from gpusetup.project.decide import backend_of_variant
 
 SYSTEMS = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}
 """The marker of each system for which torch's own index has builds for GPUs."""
