@@ -400,8 +400,9 @@ class Search:
             if name in remaining and _mentions(name, reason)
         }
         without_wheel = {*answer.without_wheel} - {*FAMILY}
-        for name in without_wheel & {*culprits}:
-            self._refuse_other_python(culprits[name])
+        for name, word in culprits.items():
+            if name in without_wheel:
+                self._refuse_other_python(word)
         # Something that the user typed must remain. A project also gets torch by itself.
         if not culprits or (len(culprits) == len(words) and not is_project):
             return False

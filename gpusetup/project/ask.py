@@ -205,10 +205,10 @@ class Ask(Record):
             marker=str(requirement.marker or ""),
             variant=variant,
         )
-        if is_limit:
-            self.limits.append(request)
-        elif WITH_TORCH.fullmatch(request.name):
+        if WITH_TORCH.fullmatch(request.name):
             self.left_out.append(request.text)
+        elif is_limit:
+            self.limits.append(request)
         else:
             self.requests.append(request)
 

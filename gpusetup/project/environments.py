@@ -63,7 +63,9 @@ def add_spec(ask: Ask, text: str, file: str) -> None:
     name = TORCH_NAMES.get(conda_name, conda_name)
     number = re.search(r"(\d{1,2})\.(\d{1,2})", versions)
     if name == "python":
-        ask.python = number[0] if number else None
+        # `=3.10`, `3.10.4` or `3.10.*`. Within bounds (`>=3.9,<3.12`), conda chooses.
+        single = re.fullmatch(r"={0,2}(\d+\.\d+)(?:\.\d+)?(?:\.?\*)?", versions)
+        ask.python = single[1] if single else None
     elif name == "cpuonly":
         ask.backend = "cpu"
     elif name in CUDA_NAMES and number:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
@@ -92,7 +94,8 @@ def add_uv(ask: Ask, uv: Mapping[str, Any]) -> None:
     for url in list_in(uv, "extra-index-url"):
         ask.add_index(str(url), place)
     elsewhere: set[str] = set()
-    for package, value in table(uv, "sources").items():
+    for key, value in table(uv, "sources").items():
+        package = canonicalize_name(key)
         for row in value if isinstance(value, list) else [value]:
             if not isinstance(row, dict):
                 continue
