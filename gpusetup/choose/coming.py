@@ -121,9 +121,10 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     return tuple(name for name in FAMILY if name in members)
 
 
-def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
-    """The newest build, which `install --upgrade` would install; None if none fits, or if it is for
-    another maker's GPUs. `root` is the URL of torch's index or a mirror, without a login."""
+def offer_of(choice: Choice, machine: Snapshot, root: str = INDEX_ROOT) -> Offer | None:
+    """The newest build, which `install --upgrade` would install on this machine; None if none fits,
+    or if it is for another maker's GPUs. `root` is the URL of torch's index or a mirror, without a
+    login."""
     newest, installed = choice.newest, choice.installed
     build = newest.build if newest else None
     if build is None or (installed and loses_gpu_support(installed.backend, build.backend)):
@@ -132,8 +133,12 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)
     backend = () if choice.wish.backend == "auto" else ("--backend", choice.wish.backend)
     mirror = () if root == INDEX_ROOT else ("--index", root)
+    python = machine.python
+    # `install` finds an environment by itself as `doctor` did, unless an option named it.
+    is_named = python.chosen_by == "--python" and python.executable
+    target = ("--python", python.executable) if is_named else ()
     return Offer(
-        command=own_line("gpusetup", "install", *torch, *backend, *mirror),
+        command=own_line("gpusetup", "install", *target, *torch, *backend, *mirror),
         torch=build.torch,
         torchvision=build.torchvision,
         torchaudio=build.torchaudio,

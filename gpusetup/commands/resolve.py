@@ -233,5 +233,5 @@ def _document(
         packages=packages,
         rejections=rejections,
         notes=tuple(notes),
-        newest=None if packages or is_over_conda else offer_of(choice, root),
+        newest=None if packages or is_over_conda else offer_of(choice, machine, root),
     )

@@ -102,7 +102,7 @@ def diagnose(
         # The root first, then by severity, then in the order of the records.
         findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
         resolution=resolution,
-        newest=offer_of(context.choice),
+        newest=offer_of(context.choice, context.snapshot),
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
         confidence=confidence if root and is_caused else None,

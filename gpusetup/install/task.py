@@ -63,7 +63,7 @@ class Task(Frozen):
     @property
     def newest(self) -> Offer | None:
         """The newest build that fits; None if its torch is no newer than the one of this task."""
-        offer = offer_of(self.choice, without_logins(self.root))
+        offer = offer_of(self.choice, self.machine, without_logins(self.root))
         # Packages that were chosen together with this torch may not work with a newer one.
         if offer is None or self.choice.notes_on_packages:
             return None
