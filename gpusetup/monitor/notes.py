@@ -32,7 +32,9 @@ NOTES: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_has_room & s.training & (s.busy | ~s.watched),
      "memory {gpu.memory.p95} % full (70 to 90 % is usual): a larger batch fits and may be faster; "
      "`gpusetup tune --batch-size` finds the largest", ""),
-    (s.hot, "{gpu.heat} °C is more than 85 °C: improve the cooling", ""),
+    # The verdict on clocks that are lowered for heat says so itself.
+    (s.hot & ~s.lowers_the_clocks("heat"),
+     "{gpu.heat} °C is more than 85 °C: improve the cooling", ""),
     (Sign(lambda subject: subject.gpu.parts.start_seconds >= marks.START_UP_NOTE),
      "the first {gpu.parts.start_seconds} s, without work, are not counted", ""),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}", ""),
