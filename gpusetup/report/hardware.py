@@ -152,8 +152,10 @@ def stack_named(machine: Snapshot) -> MakerStack | None:
     if vendors == {AMD.id}:
         of_known_target = list(filter(gfx_of, names)) or ["AMD GPU"]
         # The first name tells the target, but a card's name says more to a reader.
-        name = min(of_known_target, key=lambda name: name.startswith("gfx"))
-        gpu = Gpu(name=name, maker=AMD.id, target=gfx_of(of_known_target[0]))
+        target = gfx_of(of_known_target[0])
+        names_of_gpu = [name for name in of_known_target if gfx_of(name) == target]
+        name = min(names_of_gpu, key=lambda name: name.startswith("gfx"))
+        gpu = Gpu(name=name, maker=AMD.id, target=target)
         return MakerStack(maker=AMD.id, gpus=(gpu,))
     with_xpu = [name for name in names if maker_named(name) is INTEL and has_xpu(name)]
     if vendors == {INTEL.id} and with_xpu:
