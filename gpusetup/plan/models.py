@@ -119,7 +119,7 @@ class ModelTable(Frozen):
 
     `checked` tells where a row's parameter count comes from: it equals the `published` count
     exactly, was `counted` on the model class, `read` in a public list, or is only `approximate`.
-    `also` lists other names of the model.
+    `also` lists other names of the model, and models with exactly the same shape.
     """
 
     as_of: str

@@ -27,7 +27,7 @@ from gpusetup.plan.job import (
     tokens_per_gpu,
     yarn_settings,
 )
-from gpusetup.plan.models import HUB_ID, hub_id
+from gpusetup.plan.models import HUB_ID, hub_id, short_name
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "trainers.json"
 
@@ -183,6 +183,9 @@ def trainer_settings(
     # plan knows variants, such as instruct models, by the name of their base.
     if model and HUB_ID.fullmatch(model):
         values["model"] = model
+    # The name may be that of another model with the same shape (`also`).
+    elif model and short_name(model) != short_name(values["model"]):
+        values["model"] = None
     lacks_key = {
         "CPU offload of the parameters": recipe.offload and "offload" not in facts_with_key,
         f"sequence parallelism over {recipe.sp} GPUs": recipe.sp > 1 and "sp" not in facts_with_key,
