@@ -256,8 +256,10 @@ def takes_no_memory(path: Sequence[str | int]) -> bool:
 
 
 TRAINER_KEYS = (
-    ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz "
-                "max_prompt_tokens max_response_tokens"),
+    ("trinity", "trainer_type trainer_config algorithm_type explorer max_prompt_tokens "
+                "max_response_tokens"),
+    ("verl", "actor_rollout_ref"),
+    ("trinity", "use_dynamic_bsz"),
     ("llama-factory", "finetuning_type cutoff_len"),
     ("axolotl", "base_model sequence_len"),
     ("unsloth", "use_gradient_checkpointing use_rslora"),
@@ -272,7 +274,8 @@ TRAINER_KEYS = (
 """The trainers in the order in which they are tried, each with names that only this trainer reads;
 one of them is enough to recognise it. Common names, such as `max_length` and `dataset_name`, occur
 in configs of many trainers. transformers comes last, because the others build on it; the keys that
-only its own example scripts read come before TRL's."""
+only its own example scripts read come before TRL's. Trinity-RFT trains with verl, so its configs
+also have verl's keys."""
 
 
 def trainer_of(config: Config) -> str | None:

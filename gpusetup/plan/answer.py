@@ -173,14 +173,10 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
 
 def trainer_of_settings(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
-    learning (except by verl's config), because the settings for a supervised trainer would start
-    another kind of training."""
-    # `trainer_of` takes verl's configs for Trinity-RFT's, which trains with verl. Only verl's own
-    # have this key at the top level.
-    keys_read = request.from_config.read.read if request.from_config else ()
-    if any(key.key.startswith("actor_rollout_ref.") for key in keys_read):
-        return "verl"
-    return request.question.trainer if request.job.rl.method in SUPERVISED else None
+    learning (except by verl), because the settings for a supervised trainer would start another
+    kind of training."""
+    trainer = request.question.trainer
+    return trainer if trainer == "verl" or request.job.rl.method in SUPERVISED else None
 
 
 def cell(decision: Decision) -> PlanCell:

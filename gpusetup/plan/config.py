@@ -195,6 +195,9 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 
 LENGTHS = {"trl": 1024, "llama-factory": 2048}
 """Trainer -> its default sequence length in tokens, from its documentation."""
+FILL_BUDGETS = {"trinity": None, "verl": 16_384}
+"""Trainer that can fill each micro-batch up to a token budget -> its default budget; None means
+that of a job (`tokens_per_gpu`)."""
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 """The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
 
@@ -206,7 +209,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
     sequence, total = reader.number("length", most), reader.number("total-length", most)
     prompt, response = reader.number("prompt", most), reader.number("response", most)
     # Trinity-RFT and verl set one length for prompt and answer together, or one for each of them.
-    if trainer == "trinity" or reader.has_map("actor_rollout_ref"):
+    if trainer in FILL_BUDGETS:
         tokens = total or sequence
         adds_answer = not total and bool(prompt or response)
     else:
@@ -229,22 +232,20 @@ def length(reader: Reader, fields: Fields) -> Fields:
 def batch(reader: Reader, fields: Fields) -> Fields:
     """The batch: sequences per GPU or for all GPUs together, or the token budget of RL trainers."""
     trainer = fields["trainer"]
-    # A config of verl (`actor_rollout_ref`) counts as one of Trinity-RFT, which trains with it.
-    if trainer == "trinity":
+    if trainer in FILL_BUDGETS:
         is_dynamic = reader.switch("dynamic")
         tokens = reader.number("tokens", LARGEST["tokens"])
         # By default Trinity-RFT fills a token budget and verl does not.
-        if is_dynamic is None:
-            is_dynamic = not reader.has_map("actor_rollout_ref")
-        if is_dynamic:
+        if is_dynamic or (is_dynamic is None and trainer == "trinity"):
+            tokens = tokens or FILL_BUDGETS[trainer]
             return {"tokens": tokens, "log_prob_tokens": log_prob_tokens(reader)}
     # If the batch is a number of sequences, the token budget has no effect.
     per_gpu = reader.number("batch", LARGEST["batch"])
     # An RL step may make several updates, so the total would not give the accumulation of one.
-    if trainer == "trinity" and per_gpu is not None:
+    if trainer in FILL_BUDGETS and per_gpu is not None:
         return {"per_gpu": per_gpu}
     total = reader.number("total", LARGEST["batch"])
-    if per_gpu is None and total is None and trainer != "trinity":
+    if per_gpu is None and total is None and trainer not in FILL_BUDGETS:
         per_gpu = int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
         default = f"{trainer}'s default, {per_gpu}," if per_gpu > 1 else "plan assumes 1"
         reader.assumed.append(f"the config sets no batch size: {default} on each GPU")
@@ -293,7 +294,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 
 
-IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "trinity")
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "trinity", "verl")
 """Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
 of the weights."""
 

@@ -139,8 +139,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """
     # `read` records a key as understood, even if its value has no effect on memory.
     trainer, read = fields["trainer"], reader.text_of_key
-    is_verl = reader.has_map("actor_rollout_ref")
-    if trainer == "trinity" and not is_verl:
+    is_verl = trainer == "verl"
+    if trainer == "trinity":
         read("algorithm_type", "the method of training")
         return {}
     method = method_of(reader)
@@ -148,7 +148,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         return {}
     read("num_generations", "answers to one prompt")
     adapters = fields.get("lora") is not None
-    usual = usual_setup(method, "verl" if is_verl else trainer, adapters=adapters)
+    usual = usual_setup(method, trainer, adapters=adapters)
     # TRL loads all models in 32 bits unless a 16-bit `dtype` or a sharding strategy is set.
     is_16_bit = trainer != "trl" or fields.get("dtype") not in (None, "fp32")
     changes: Fields = {
