@@ -166,21 +166,13 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
 
 def other_model_states(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes on one GPU of the additional models (reference, reward, critic), sharded like the
-    policy; 0 with offload."""
+    policy; 0 with offload. plan assumes that the critic is as large as the policy and trained like
+    it (ms-swift, verl)."""
     if recipe.offload:
         return 0.0
     total = per_gpu(job, job.bytes_of_frozen_models, "parameters")
-    if not job.rl.critic:
-        return total
-    # plan assumes that the critic is as large as the policy.
-    parameters = job.shape.parameters
-    total += per_gpu(job, parameters, "parameters") * weight_bytes(job)
-    # If the policy is trained by adapters, so is the critic (ms-swift, verl), and adapters are too
-    # small to count; otherwise all of the critic is trained.
-    if job.lora is None:
-        total += per_gpu(job, parameters, "gradients") * gradient_bytes(job)
-        if not optimizer_on_host(job):
-            total += per_gpu(job, parameters, "optimizer") * optimizer_bytes(job)
+    if job.rl.critic:
+        total += resident_states(job, recipe) + gradients(job, recipe)
     return total
 
 
@@ -256,15 +248,15 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of RAM that the job needs: all states with offload, the optimizer states if only
     they are on the host, otherwise 0."""
-    # `other_model_states` says when the critic is trained as a whole.
-    is_critic_trained = job.rl.critic and job.lora is None
-    trained = job.trained_parameters + is_critic_trained * job.shape.parameters
+    # The critic needs as much as the policy.
+    trained_models = 2 if job.rl.critic else 1
+    optimizer = job.trained_parameters * optimizer_bytes(job)
     if not recipe.offload:
-        return trained * optimizer_bytes(job) if optimizer_on_host(job) else 0.0
+        return trained_models * optimizer if optimizer_on_host(job) else 0.0
     size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     size += job.adapter_parameters * job.trained_bytes
-    size += trained * (gradient_bytes(job) + optimizer_bytes(job))
-    size += job.bytes_of_frozen_models + job.rl.critic * job.shape.parameters * BYTES[job.dtype]
+    size += job.trained_parameters * gradient_bytes(job) + optimizer
+    size = trained_models * size + job.bytes_of_frozen_models
     # Every group of GPUs that shards the model has a full copy in RAM.
     return size * job.gpus / shard_count(job, "parameters")
 
