@@ -350,8 +350,6 @@ class FewerGpus(Frozen):
     """How far you can rely on it that the job fits there."""
     context: int
     """The longest context, if the user asked for it."""
-    without_offload: bool
-    """Whether all GPUs together would need offload but these do not."""
     reason: str
     """A sentence that says why fewer GPUs work better."""
     environment: Mapping[str, str]

@@ -200,7 +200,7 @@ def cell(decision: Decision) -> PlanCell:
         gpu=place.gpu,
         gpus=job.gpus,
         context=job.context,
-        batch=None if job.fills_token_budget else job.sequences,
+        batch=job.batch,
         strategy=job.strategy,
     )
 

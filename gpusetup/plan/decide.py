@@ -585,7 +585,6 @@ def better_with_fewer(
         recipe=str(best.recipe),
         confidence=confidence(best),
         context=best.job.context,
-        without_offload=decision.fits and decision.recipe.offload and not best.recipe.offload,
         reason=reason,
         environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
     )

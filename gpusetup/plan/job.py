@@ -92,10 +92,6 @@ Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
-TokenBudget = Literal["token budget"]
-TOKEN_BUDGET: TokenBudget = "token budget"
-"""The batch of trainers that fill each micro-batch up to a number of tokens, such as Trinity-RFT
-and verl with dynamic batches. The measured table only has batches of this kind."""
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
@@ -127,8 +123,10 @@ class TrainingJob(Frozen):
     gpus: int = 1
     context: int
     """The number of tokens in the longest sequence."""
-    batch: int | TokenBudget = TOKEN_BUDGET
-    """The number of sequences in a step over all GPUs, or `TOKEN_BUDGET`."""
+    batch: int | None = None
+    """The number of sequences in a step over all GPUs; None if each micro-batch is filled up to a
+    number of tokens, as by Trinity-RFT and by verl with dynamic batches. The measured table only
+    has such batches."""
     tokens: int | None = None
     """The token budget of one GPU; None means the default, `ceil(2 * context / SP)`."""
     accumulate: int = 1
@@ -187,12 +185,12 @@ class TrainingJob(Frozen):
     @property
     def fills_token_budget(self) -> bool:
         """Whether the batch is filled up to a token budget, and is not a number of sequences."""
-        return self.batch == TOKEN_BUDGET
+        return self.batch is None
 
     @property
     def sequences(self) -> int:
         """The number of sequences in a step over all GPUs; 0 with a token budget."""
-        return self.batch if isinstance(self.batch, int) else 0
+        return self.batch or 0
 
     @property
     def copies_model(self) -> bool:

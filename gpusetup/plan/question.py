@@ -10,7 +10,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
-from gpusetup.plan.job import BYTES, TOKEN_BUDGET, Quantization, Shape, TrainingJob, least_tokens
+from gpusetup.plan.job import BYTES, Quantization, Shape, TrainingJob, least_tokens
 from gpusetup.plan.models import (
     format_in_name,
     model_named,
@@ -117,7 +117,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         "shape": shape,
         "gpus": gpus,
         "context": context_of(question, shape),
-        "batch": samples if in_samples else TOKEN_BUDGET,
+        "batch": samples if in_samples else None,
         "tokens": question.tokens,
         # Two micro-batches stand for any number, because gradients are kept between all of them.
         "accumulate": question.accumulate or (2 if row_of(trainer).get("accumulates") else 1),
