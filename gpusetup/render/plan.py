@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpusetup.model.documents import ConfigKey, ConfigRead, Help, PlanCell
+from gpusetup.model.documents import ConfigKey, ConfigRead, PlanCell
 from gpusetup.plan.models import size_name
 from gpusetup.render.screen import (
     BUT,
@@ -40,13 +40,6 @@ RECIPES = {
     "SP": "sequence parallelism",
 }
 """Maps each part of a recipe to its meaning."""
-EXPLAINED = {
-    "Env": "Env: torch's allocator grows its segments, which leaves fewer gaps. Before you start "
-    "Python, run `export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
-    "Offload": "Offload: weights and optimizer states are kept in RAM (FSDP2), which is slow",
-    "SP": "SP=N: N GPUs share each sequence (sequence parallelism)",
-}
-"""Part of a recipe -> what it does, for a reader who does not know its name."""
 
 
 def plan_text(plan: PlanCell) -> Screen:
@@ -89,7 +82,6 @@ def _fewer_gpus(plan: PlanCell) -> Iterator[str]:
     lines = [
         ScreenLine(f"  The job {fits} on {fewer.gpus} of them with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
-        *_explained([fewer.recipe]),
         *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
     ]
     yield from section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
@@ -221,41 +213,22 @@ def _memory(plan: PlanCell) -> Iterator[str]:
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
-    """Yields sections on what would save memory. If the job fits: recipes in order, then other
-    changes. If it does not: changes that are enough on their own, then those that are not."""
-    recipes = [help for help in plan.helps if help.kind == "recipe"]
-    others = [help for help in plan.helps if help.kind != "recipe"]
-    if plan.fits:
-        yield from _steps("If it still runs out of memory, try these in order", recipes)
-        yield from _explained([help.recipe or "" for help in recipes])
-        title = "Or change a setting" if recipes else "If it still runs out of memory"
-        yield from _steps(title, others)
-        return
-    enough = [help for help in others if help.recipe]
-    yield from _steps("Any one of these is enough", enough, then_fits=True)
-    yield from _explained([help.recipe or "" for help in enough])
-    title = "These save memory too, but each alone is not enough"
-    yield from _steps(title, [help for help in others if not help.recipe])
-
-
-def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterator[str]:
-    """A section with the GiB that each step saves; `then_fits` adds the recipe that then fits."""
+    """A section with the changes that save memory, in the answer's order (`PlanCell.helps`)."""
     lines = []
-    for help in helps:
-        text = f"  {help.step}  saves {help.saves_gib:.1f} GiB"
-        if then_fits:
+    for help in plan.helps:
+        what = f"{help.step} ({_meaning(str(help.recipe))})" if help.kind == "recipe" else help.step
+        then = ""
+        if not plan.fits:
+            fits = "may fit" if help.confidence == "close" else "fits"
             with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
-            text += f", then {'may fit' if help.confidence == 'close' else 'fits'}{with_recipe}"
-        lines.append(ScreenLine(text, hang=4))
+            then = f", then {fits}{with_recipe}" if help.recipe else ", not enough alone"
+        lines.append(ScreenLine(f"  {what}  saves {help.saves_gib:.1f} GiB{then}", hang=4))
+    if not plan.env and any("Env" in (help.recipe or "") for help in plan.helps):
+        # The settings above show the variable only for the plan's own recipe.
+        variable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        lines.append(ScreenLine(f"  for Env, `export {variable}` before Python starts", hang=4))
+    title = "If it still runs out of memory, try one of these" if plan.fits else "What saves memory"
     return section(title, lines)
-
-
-def _explained(recipes: Sequence[str]) -> Iterator[ScreenLine]:
-    """Yields a line for each part of these recipes (`Env + SP=2`) that says what it does."""
-    names = {part.partition("=")[0] for recipe in recipes for part in recipe.split(" + ")}
-    for name, text in EXPLAINED.items():
-        if name in names:
-            yield ScreenLine((f"  {text}", DIM), hang=4)
 
 
 def _next_step(plan: PlanCell) -> Iterator[str]:
@@ -271,7 +244,7 @@ def _next_step(plan: PlanCell) -> Iterator[str]:
     elif plan.better:
         text = "train on fewer GPUs, as shown above"
     elif any(help.recipe for help in plan.helps):
-        text = "run `plan` again with one of the changes that are enough"
+        text = "run `plan` again with a change with which it fits"
     else:
         text = "choose a smaller model or a GPU with more memory"
     yield from ("", ScreenLine(f"Next: {text}", hang=2))
