@@ -269,17 +269,12 @@ def _settings(plan: PlanCell) -> Iterator[str]:
     # The allocator reads its variable only once, when a process first uses the GPU. Ray's workers
     # get the variables that Ray was started with.
     if any("ALLOC_CONF" in name for name in plan.env):
-        # Only trainers on Ray fill a budget of tokens instead of a batch.
-        uses_ray = plan.batch is None
-        start = "Ray and the workers start" if uses_ray else "Python starts (with Ray: before Ray)"
-        lines.append(command(f"# before {start}:"))
+        lines.append(command("# before Python starts (or before Ray and the workers start):"))
     lines += [command(f"export {name}={value}") for name, value in plan.env.items()]
     lines += [command(f"{name}: {yaml_value(value)}") for name, value in plan.settings.items()]
     what_for = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
-    trainers_names = "for your trainer's, add `--trainer NAME`"
-    if plan.trainer_settings:
-        trainers_names = "your trainer's own are below, where they exist"
-    yield from section(f"Settings{what_for} (under plan's own names; {trainers_names})", lines)
+    names = "under plan's own names; `--trainer NAME` adds your trainer's"
+    yield from section(f"Settings{what_for} ({names})", lines)
 
 
 def _settings_of_trainer(plan: PlanCell) -> Iterator[str]:

@@ -92,7 +92,7 @@ def test_the_allocator_is_set_before_ray_and_the_workers_start(says: Any) -> Non
     job = ("--model", "qwen3-0.6b", "--context", "24576", "--gpu", "A100 80GB")
     lines = lines_between(says("plan", *job).out, "Set")
     assert [line.strip() for line in lines[:3]] == [
-        "# before Ray and the workers start:",
+        "# before Python starts (or before Ray and the workers start):",
         "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "export PYTORCH_ALLOC_CONF=expandable_segments:True",
     ]
