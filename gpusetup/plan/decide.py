@@ -409,74 +409,53 @@ def changes_to_adapters(job: TrainingJob) -> Changes:
 def changes_that_save(
     decision: Decision, confidence: Callable[[Decision], Confidence]
 ) -> tuple[Help, ...]:
-    """The changes that reduce memory, each with the GiB that it saves on a GPU. `confidence` tells
-    how sure it is that a changed job fits."""
-    if decision.fits:
-        settings = settings_that_save(decision, confidence(decision))
-        return (*slower_recipes(decision), *settings)
-    return changes_to_fit(decision, confidence)
-
-
-def settings_that_save(decision: Decision, confidence: Confidence) -> list[Help]:
-    """For a job that fits: the settings to change if memory runs out anyway, sorted by savings."""
-    job, recipe = decision.job, decision.recipe
-    changes = smaller_batch(job, recipe) | milder_settings(job)
-    # To train adapters instead of the model would be another experiment, but a job that trains
-    # adapters already may have a smaller base.
-    if job.lora is not None:
-        changes |= changes_to_adapters(job)
-    steps: list[Help] = []
-    for name, fields in changes.items():
-        step, saved = with_option(name, fields), saved_gib(decision, replace(job, **fields), recipe)
-        if saved > LEAST_GIB:
-            # A job that fits also fits with less memory, as surely as before.
-            change = Help(step=step, saves_gib=saved, recipe=str(recipe), confidence=confidence)
-            steps.append(change)
-    return sorted(steps, key=lambda step: -step.saves_gib)
-
-
-def changes_to_fit(
-    decision: Decision, confidence: Callable[[Decision], Confidence]
-) -> tuple[Help, ...]:
-    """For a job that does not fit: the changes that need less memory. Those that are enough on
-    their own come first; both groups are sorted by savings, with those that train adapters last."""
+    """The changes that reduce memory, each with the GiB that it saves on a GPU: slower recipes if
+    the job fits, then other changes. Those with which the job fits come first; both groups are
+    sorted by savings, with those that train adapters last. `confidence` tells how sure it is that a
+    changed job fits."""
     job, place = decision.job, decision.place
-    other_jobs = dict(more_gpus_or_fewer_tokens(job, place))
-    milder = smaller_batch(job, decision.recipe) | milder_settings(job)
+
+    def help_by(step: str, changed: Decision, kind: Literal["setting", "job"] = "setting") -> Help:
+        # Without a recipe and a confidence, the answer shows that the change is not enough.
+        return Help(
+            step=step,
+            kind=kind,
+            saves_gib=saved_gib(decision, changed.job, decision.recipe),
+            recipe=str(changed.recipe) if changed.fits else None,
+            confidence=confidence(changed) if changed.fits else None,
+        )
+
+    def helps_by(changes: Changes) -> list[Help]:
+        return [
+            help_by(with_option(name, fields), decide(replace(job, **fields), place))
+            for name, fields in changes.items()
+        ]
+
     train_less = changes_to_adapters(job)
-    settings: dict[str, Decision] = {}
-    steps_with_adapters: set[str] = set()
-    for name, fields in (milder | train_less).items():
-        step = with_option(name, fields)
-        settings[step] = decide(replace(job, **fields), place)
-        if name in train_less:
-            steps_with_adapters.add(step)
-    # If no setting is enough on its own, several together may be.
-    one_is_enough = any(changed.fits for changed in settings.values())
-    enough_together = None if one_is_enough else smallest_set(job, place)
-    if enough_together:
-        together, changed = enough_together
-        step = " and ".join(with_option(name, fields) for name, fields in together.items())
-        settings[step] = changed
-        if not together.keys().isdisjoint(train_less):
-            steps_with_adapters.add(step)
-    steps: list[Help] = []
-    for step, changed in (other_jobs | settings).items():
-        saved = saved_gib(decision, changed.job, decision.recipe)
-        if saved > LEAST_GIB:
-            kind: Literal["setting", "job"] = "setting" if step in settings else "job"
-            # Without a recipe and a confidence, the answer shows that the change is not enough.
-            recipe = str(changed.recipe) if changed.fits else None
-            sure = confidence(changed) if changed.fits else None
-            change = Help(step=step, kind=kind, saves_gib=saved, recipe=recipe, confidence=sure)
-            steps.append(change)
+    helps = helps_by(smaller_batch(job, decision.recipe) | milder_settings(job))
+    # To train adapters instead of the model would be another experiment, so it is no answer to a
+    # job that fits. But a job that trains adapters already may have a smaller base.
+    proposes_adapters = job.lora is not None or not decision.fits
+    with_adapters = helps_by(train_less) if proposes_adapters else []
+    if not decision.fits:
+        # If no setting is enough on its own, several together may be.
+        one_is_enough = any(help.recipe for help in helps + with_adapters)
+        enough = None if one_is_enough else smallest_set(job, place)
+        if enough:
+            together, changed = enough
+            step = " and ".join(with_option(name, fields) for name, fields in together.items())
+            group = helps if together.keys().isdisjoint(train_less) else with_adapters
+            group.append(help_by(step, changed))
+        other_jobs = more_gpus_or_fewer_tokens(job, place)
+        helps += [help_by(step, changed, kind="job") for step, changed in other_jobs]
 
-    def sort_key(change: Help) -> tuple[bool, bool, float]:
-        is_not_enough = change.recipe is None
-        # Adapters train less than the job does.
-        return is_not_enough, change.step in steps_with_adapters, -change.saves_gib
+    def in_order(group: list[Help]) -> list[Help]:
+        return sorted(group, key=lambda help: -help.saves_gib)
 
-    return tuple(sorted(steps, key=sort_key))
+    # `sorted` keeps the order of those that are equal.
+    changes = sorted(in_order(helps) + in_order(with_adapters), key=lambda help: not help.recipe)
+    recipes = slower_recipes(decision) if decision.fits else ()
+    return (*recipes, *(help for help in changes if help.saves_gib > LEAST_GIB))
 
 
 def smallest_set(job: TrainingJob, place: Place) -> tuple[Changes, Decision] | None:

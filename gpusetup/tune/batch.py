@@ -30,7 +30,7 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import Decision, changes_to_fit, decide, near_limit, why_uncertain
+from gpusetup.plan.decide import Decision, changes_that_save, decide, near_limit, why_uncertain
 from gpusetup.plan.job import BYTES, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -212,7 +212,7 @@ def too_large(case: ConfigCase) -> str | None:
         if isinstance(verdict, str) or verdict.decision.fits:
             continue
         # The sentence does not say how sure plan is of a change, so any confidence will do.
-        helps = changes_to_fit(verdict.decision, lambda _: "close")
+        helps = changes_that_save(verdict.decision, lambda _: "close")
         enough = [help.step for help in helps if help.recipe and help.kind == "setting"]
         sentence = f"{dotted(setting.path)} {size} does not fit on this card: by `gpusetup plan`, "
         sentence += f"it needs {verdict.need}"
