@@ -368,12 +368,9 @@ def assumed(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         yield f"a transformer with {size} (`--model config.json`)"
     # An image model has a fixed number of tokens, and the largest context is not assumed.
     if shape.tokens is None and question.context is None and question.solve != "context":
-        is_longest = job.context == shape.native_context
-        source = "the model's maximum" if is_longest else "plan's default"
-        length = f"{job.context:,} tokens of text, {source}"
         # Without a length plan assumes that a sample is a row of a table, not a text.
-        if job.context == 1:
-            length = "samples of one token (a table row)"
+        is_text = job.context > 1
+        length = f"{job.context:,} tokens" if is_text else "samples of one token (a table row)"
         yield f"{length} (`--context`)"
     # With a token budget there is no batch to assume. If the user asks for the largest batch or
     # context or for the fewest GPUs, the batch is another question.
@@ -421,20 +418,18 @@ def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
     """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
     nothing is.
 
-    The factor must be at least the job's length divided by the original length; with a smaller
-    factor, the model reaches positions that it was not trained for, and its text degenerates there.
-    A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
+    The factor must be the job's length divided by the original length. With a smaller one, the
+    model reaches positions that it was not trained for, and its text degenerates there; a larger
+    one costs quality in short texts (model cards of Qwen2.5 and Qwen3).
     """
     original = scaling.original or job.shape.native_context
     if original is None:
         return None
     needed, factor = max(job.context / original, 1), scaling.factor
+    if abs(factor / needed - 1) <= SAME_FACTOR:
+        return None
     must_be = f"it must be {needed:g} ({job.context:,} tokens / {original:,})"
-    if factor < needed * (1 - SAME_FACTOR):
-        return f"{scaling.key} is wrong: a factor of {factor:g} is too small, {must_be}"
-    if factor > needed * (1 + SAME_FACTOR):
-        return f"{scaling.key}: a factor of {factor:g} makes short texts worse, {must_be}"
-    return None
+    return f"{scaling.key} is wrong: the factor is {factor:g}, but {must_be}"
 
 
 def one_gpu_is_enough(decision: Decision) -> bool:

@@ -115,11 +115,11 @@ GUIDE = """model:
     ("factor", "variables", "remark"),
     [
         ("${oc.decode:${oc.env:FACTOR}}", {"FACTOR": "2.0"}, ""),
-        ("${oc.decode:${oc.env:FACTOR,1.0}}", {}, "a factor of 1 is too small"),
+        ("${oc.decode:${oc.env:FACTOR,1.0}}", {}, "the factor is 1, but it must be 2"),
         ("${oc.env:FACTOR,'2.0'}", {}, ""),
         ("${.other}", {}, ""),
         ("1.0", {}, "it must be 2 (81,920 tokens / 40,960)"),
-        ("4.0", {}, "makes short texts worse"),
+        ("4.0", {}, "the factor is 4, but it must be 2"),
         ("2.0", {}, ""),
     ],
 )
