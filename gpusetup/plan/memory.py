@@ -471,23 +471,19 @@ class Gaps(NamedTuple):
     """The bytes that the allocator gives back before it runs out of memory."""
 
 
-class GapShares(NamedTuple):
-    """The size of the gaps as shares of the memory for temporary tensors."""
+GAP_SHARES = {
+    (False, False): (0.15, 0.05),
+    (False, True): (0.31, 0.18),
+    (True, False): (0.15, 0.02),
+    (True, True): (0.15, 0.05),
+}
+"""(Whether segments are expandable, whether they are freed late) -> the gaps as shares of the
+memory for temporary tensors: all gaps while there is enough free memory, and those that are left
+after the allocator has given back what it can.
 
-    reserved: float
-    """All gaps, as long as there is enough free memory."""
-    staying: float
-    """The gaps that are left after the allocator has given back what it can."""
-
-
-FIXED_SEGMENTS = GapShares(reserved=0.15, staying=0.05)
-"""The gap shares with fixed-size segments. At Unsloth's longest contexts, gaps are at most 5 % of
-the allocated memory."""
-EXPANDABLE_SEGMENTS = GapShares(reserved=0.15, staying=0.02)
-FIXED_SEGMENTS_FREED_LATE = GapShares(reserved=0.31, staying=0.18)
-"""The gap shares with fixed-size segments that are freed late. When FSDP1 runs out of memory, gaps
-are 17 to 24 % of the allocated memory."""
-EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
+At Unsloth's longest contexts, gaps are at most 5 % of the allocated memory; when FSDP1 runs out of
+memory, they are 17 to 24 %.
+"""
 
 
 def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
@@ -507,14 +503,11 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float) -> Gaps:
         moving_bytes += gradients(job, recipe)
     # FSDP1 and DeepSpeed free gathered units late, when another CUDA stream is done with them.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
-    if recipe.env:
-        shares = EXPANDABLE_SEGMENTS_FREED_LATE if frees_late else EXPANDABLE_SEGMENTS
-    else:
-        shares = FIXED_SEGMENTS_FREED_LATE if frees_late else FIXED_SEGMENTS
+    reserved_share, staying_share = GAP_SHARES[recipe.env, frees_late]
     logit_segments = segments_of_logits(job, recipe)
-    reserved = moving_bytes * shares.reserved + logit_segments
+    reserved = moving_bytes * reserved_share + logit_segments
     # The allocator keeps about a third of the logits' own segments. This share was fitted too.
-    staying = min(reserved, moving_bytes * shares.staying + logit_segments / 3)
+    staying = min(reserved, moving_bytes * staying_share + logit_segments / 3)
     # Tensors that lie between attention scores keep the scores' segments from being freed.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
