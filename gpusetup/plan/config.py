@@ -196,8 +196,8 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 LENGTHS = {"trl": 1024, "llama-factory": 2048}
 """Trainer -> its default sequence length in tokens, from its documentation."""
 FILL_BUDGETS = {"trinity": None, "verl": 16_384}
-"""Trainer that can fill each micro-batch up to a token budget -> its default budget; None means
-that of a job (`tokens_per_gpu`)."""
+"""Trainer that can fill each micro-batch up to a token budget -> its default budget (verl 0.9,
+actor.yaml); None means that of a job (`tokens_per_gpu`)."""
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 """The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
 
