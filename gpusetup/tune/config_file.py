@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config, edited
 from gpusetup.errors import BadInput
+from gpusetup.install.switching.files import write_safely
 from gpusetup.model.frozen import replace
 from gpusetup.system.refusals import blocked_by, blocked_by_files
 from gpusetup.tune.answer import TuneAnswer
@@ -30,25 +29,6 @@ def read_bytes(path: str) -> bytes:
         raise blocked_by(problem, f"Cannot read {path}") from problem
 
 
-def write_bytes(path: str, raw: bytes) -> None:
-    """Replace a file in one step, keeping its permissions; if the path is a symbolic link, the file
-    it points to is replaced."""
-    target = Path(path).resolve()
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    with blocked_by_files(f"Cannot write {path}"):
-        try:
-            # Set the permissions before the content is there to read.
-            part.touch()
-            if target.exists():
-                shutil.copymode(target, part)
-            part.write_bytes(raw)
-            part.replace(target)
-        finally:
-            # The part is only left if something failed.
-            with suppress(OSError):
-                part.unlink()
-
-
 def with_proposal(
     answer: TuneAnswer, config: Config, proposal: Proposal, *, source: str, target: str | None
 ) -> TuneAnswer:
@@ -63,7 +43,11 @@ def with_proposal(
         if previous:
             with blocked_by_files(f"Cannot keep the previous {target}"):
                 shutil.copy(target, previous)
-        write_bytes(target, tuned.raw)
+        with blocked_by_files(f"Cannot write {target}"):
+            # A link stays, and the file that it points to is replaced. Bytes of any encoding pass
+            # unchanged.
+            text = tuned.raw.decode("utf-8", "surrogateescape")
+            write_safely(Path(target).resolve(), text)
     return replace(
         answer,
         changes=proposal.changes,

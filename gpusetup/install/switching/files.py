@@ -24,11 +24,12 @@ def write_safely(path: Path, text: str) -> None:
     remove(new_file)
     try:
         with open(new_file, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            # Set the mode before the content is there to read.
+            if path.is_file():
+                shutil.copymode(path, new_file)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if path.is_file():
-            shutil.copymode(path, new_file)
         new_file.replace(path)
     except OSError:
         remove(new_file)
