@@ -33,7 +33,6 @@ LIMITS: Dict[str, Tuple[float, float]] = {
         ("power_watts clock_sm_mhz clock_sm_max_mhz", (0, 20_000)),
         ("power_limit_watts power_limit_default_watts", (1, 20_000)),
         ("pcie_rx_bytes_per_second pcie_tx_bytes_per_second", (0, 1e13)),
-        ("pcie_limit_bytes_per_second", (1e6, 1e13)),
         ("nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second", (0, 1e14)),
         ("utilization_percent memory_busy_percent", (0, 100)),
         ("pcie_generation pcie_generation_max", (0, 16)),

@@ -251,18 +251,6 @@ FIELDS: Fields = (
     ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:LONGEST_NAME])),
 )
 """The names are the fields of `gpusetup.model.machine.Gpu`."""
-LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
-"""Bytes per second of one PCIe lane in one direction, by PCIe generation (PCI-SIG)."""
-
-
-def pcie_limit(nvml: Any, handle: Any) -> float | None:
-    """The limit of the PCIe link in bytes per second, in one direction; None for a generation that
-    is newer than the table."""
-    generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
-    width: int = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
-    return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
-
-
 EVERY_LINK = 0xFFFFFFFF
 COUNTERS = (
     ("pcie_rx_bytes_per_second", 198, 0, 1),
@@ -297,7 +285,6 @@ take seconds."""
 EVERY_SAMPLE: Fields = (
     *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
     *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
-    ("pcie_limit_bytes_per_second", pcie_limit),
     ("memory_busy_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
     ("clock_sm_mhz", call_field("nvmlDeviceGetClockInfo", SM_CLOCK)),
     ("counters", link_counters),

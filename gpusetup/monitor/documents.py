@@ -47,8 +47,6 @@ class GpuSample(Frozen):
     """The card's rated power limit, as set by its maker."""
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
-    pcie_limit_bytes_per_second: Figure = None
-    """The most that the link can carry in one direction with its current generation and width."""
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
     """The total over all of the GPU's NVLinks."""

@@ -102,7 +102,7 @@ def test_once_prints_one_sample_that_the_schema_accepts(
         "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30,
         "temperature_celsius": 33,
         "power_watts": 320, "power_limit_watts": 400, "clock_sm_mhz": 1400,
-        "clock_sm_max_mhz": 1410, "throttle_reasons": [], "pcie_limit_bytes_per_second": 31.504e9,
+        "clock_sm_max_mhz": 1410, "throttle_reasons": [],
         "processes": [{"pid": 4711, "name": "python3", "memory_bytes": 32212254720,
                        "kind": "compute", "sm_percent": None}],
         "lost": False}  # fmt: skip
