@@ -148,10 +148,11 @@ class Catalog(Frozen):
     families: tuple[Floor, ...]
     """The oldest driver for each CUDA major version."""
     toolkits: tuple[Floor, ...]
-    """The driver that came with each CUDA toolkit."""
+    """The driver that came with each CUDA toolkit. A patch release has a row only if its driver is
+    the first of a branch."""
     other_backends: tuple[str, ...]
-    """Index labels that exist but are never chosen for NVIDIA GPUs: ROCm, XPU, and those of older
-    torch versions."""
+    """Index labels that exist but have no build in the catalog: those of older torch versions, of
+    nightly builds, and of ROCm versions for which no torch was released."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]
     companions: tuple[CompanionRelease, ...]
@@ -180,9 +181,15 @@ class Catalog(Frozen):
     @lru_cache(maxsize=4)  # noqa: B019  (catalogs live as long as the process)
     def backends(self) -> tuple[str, ...]:
         """All backends for which a torch build has ever existed, without duplicates."""
+        of_builds = (build.backend for build in self.builds)
+        return tuple(dict.fromkeys((*of_builds, *self.without_build)))
+
+    @property
+    def without_build(self) -> tuple[str, ...]:
+        """The backends of which no build is for NVIDIA's GPUs or the CPU."""
+        of_pytorch = (label for row in self.other_makers for label in row.seen.values())
         of_amd = (f"rocm{release.rocm}" for release in self.amd_index)
-        names = (*(build.backend for build in self.builds), *self.other_backends, *of_amd)
-        return tuple(dict.fromkeys(names))
+        return (*self.other_backends, *" ".join(of_pytorch).split(), *of_amd)
 
     def driver_cuda(self, driver_version: str) -> str | None:
         """The CUDA version that `nvidia-smi` shows for a driver. A driver newer than the catalog

@@ -170,7 +170,7 @@ def notes_on_missing_build(question: BuildQuestion) -> Iterator[str]:
             f"gpusetup's table has no torch for {host.family} on {host.architecture}; "
             f"{index_url('cpu')}/torch/ lists what PyTorch's index has"
         )
-    if backend in catalog.other_backends:
+    if backend in catalog.without_build:
         yield (
             f"gpusetup's catalog of {catalog.as_of} has no build from {backend} for NVIDIA GPUs; "
             f"{index_url(backend)}/torch/ lists the builds that exist today"
