@@ -1,6 +1,6 @@
 """Facts that do not depend on torch releases (`data/facts.json`): Jetson boards and extensions.
 
-Each table has the name of its class, and is only read when it is first needed.
+Each table has the name of its class.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,6 @@ from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import Capability
 from gpusetup.named_file import shipped
-
-DATA = "facts.json"
 
 
 class Integrated(Frozen):
@@ -60,23 +58,11 @@ EXTENSION_TOOLS = ("packaging", "wheel", "psutil", "ninja", "setuptools")
 FactRow = TypeVar("FactRow", bound=Frozen)
 
 
-@cache
-def _tables() -> dict[str, Any]:
-    """All tables, with their rows as they are in the JSON."""
-    return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
-
-
-@cache
-def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
-    """The rows of one table. `facts` adds the type, which `cache` loses."""
-    name = kind.__name__
-    rows = _tables()[name]["rows"]
-    return tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
-
-
 def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
-    """All rows of one kind. A table is only read when it is first needed."""
-    return _rows(kind)  # type: ignore[arg-type]
+    """All rows of one kind, read from the file: a caller that asks often keeps them."""
+    tables = from_json(shipped("facts.json"), dict[str, Any], what="the table of facts")
+    name = kind.__name__
+    return tuple(from_plain(row, kind, what=f"the table {name}") for row in tables[name]["rows"])
 
 
 def extension(name: str) -> Extension:
