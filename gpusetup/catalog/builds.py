@@ -93,9 +93,10 @@ class DefaultWheel(Frozen):
 
 
 class OtherMakers(Frozen):
-    """The builds of one torch version for GPUs from makers other than NVIDIA."""
+    """The builds of some torch versions for GPUs from makers other than NVIDIA."""
 
     torch: str
+    """The versions that have these backends, such as `2.5.0 2.5.1`."""
     seen: Mapping[str, str]
     """Maps a platform to its backends, such as `linux-x86_64` to `rocm7.1 rocm7.2 xpu`."""
 

@@ -82,15 +82,15 @@ def builds_of_maker(
     newest torch and the newest ROCm whose kernels were read, then those of AMD's index."""
     rows = []
     family, _, machine = platform.partition("-")
-    for release in catalog.other_makers:
-        # Python versions, C library and companions are those of the CPU build of the same torch,
-        # which is built the same way.
-        cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
-        if cpu_build is None:
-            continue
-        for backend in release.seen.get(platform, "").split():
-            if maker_of(backend) == maker.id:
-                rows.append(replace(cpu_build, labelled=True, backend=backend))
+    for releases in catalog.other_makers:
+        backends = releases.seen.get(platform, "").split()
+        of_maker = [backend for backend in backends if maker_of(backend) == maker.id]
+        for torch in releases.torch.split():
+            # Python versions, C library and companions are those of the CPU build of the same
+            # torch, which is built the same way.
+            cpu_build = catalog.row_of(torch, "cpu", family, machine)
+            if cpu_build:
+                rows += [replace(cpu_build, labelled=True, backend=one) for one in of_maker]
 
     def best_last(row: TorchBuild) -> tuple[object, ...]:
         """A sort key: by torch, then whether the ROCm's kernels were read, then by ROCm."""
