@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -147,11 +146,9 @@ def private_folder() -> Iterator[Path]:
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
-        name = tempfile.mkdtemp(dir=questions)
-    try:
+        folder = tempfile.TemporaryDirectory(dir=questions, ignore_cleanup_errors=True)
+    with folder as name:
         yield Path(name)
-    finally:
-        shutil.rmtree(name, ignore_errors=True)
 
 
 def venv_step(folder: str, base: str) -> Step:
