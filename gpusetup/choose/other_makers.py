@@ -145,6 +145,7 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
     is_assumed = is_built_for_gpu is None and target in BUILT_FOR and target not in LAST_ROCM
     if is_built_for_gpu or is_assumed:
         return None
+    # Of a chip that ROCm dropped (`LAST_ROCM`), later builds lack the libraries' files.
     return f"has no kernels for {target}, or no files for its matrix products"
 
 

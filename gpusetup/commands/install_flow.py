@@ -40,6 +40,7 @@ from gpusetup.install.project_edit import (
     Edit,
     backends_of_variants,
     edit_for,
+    edit_of_poetry,
     edit_of_variants,
     notes_on_tables,
     project_lines,
@@ -497,16 +498,22 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         # The project does not name torch yet, or the user names one. Its torchvision must come from
         # torch's index too, because the one on the default index is built for that index's torch.
         members = build.family(named_family([*family, *ask.family]))
-        exact = (f"{build.project(name)}=={version}" for name, version in members.items())
+        exact = [f"{build.project(name)}=={version}" for name, version in members.items()]
         url = build.index or index_url(build.backend, root)
-        lines = tuple(project_lines(members, url, build, catalog))
-        step = ("uv", "add", *exact, *wish.packages)
-        edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
+        if ask.is_poetry:
+            edit = edit_of_poetry(ask, tuple(members), build, url, exact)
+        else:
+            lines = tuple(project_lines(members, url, build, catalog))
+            step = ("uv", "add", *exact, *wish.packages)
+            edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
         after = labelled(build, family)
     steps = edit.steps
+    if wish.packages and ask.is_poetry:
+        steps = (*steps, ("poetry", "add", *wish.packages))
     # A step `uv add torch` above already adds the packages.
-    if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
-        steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
+    elif wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
+        # The last step is `uv sync`, with the extra that `uv add` does not install.
+        steps = (("uv", "add", *wish.packages), *steps)
     notes = [*edit.notes, *python_notes, *decision.notes]
     if not named_file.is_there(Path(PROJECT_FILE)):
         notes.append(f"this folder has no {PROJECT_FILE}: create one first with `uv init --bare`")
@@ -539,6 +546,7 @@ def _for_pythons(
         return host, ()
     with_oldest = replace(host, facts=replace(host.facts, python=lower_bound[1]))
     with suppress(Unsatisfiable):
+        # That Python is the project's own, so it is not compared with the bounds again.
         decision = decide((replace(ask, python=None),), wish, with_oldest, catalog)
         if best_build(question_of(decision.wish, with_oldest, catalog)):
             return with_oldest, ()

@@ -51,7 +51,7 @@ def edit_for(
     family = named_family(one.name for one in ask.of(variant_name))
     url = build.index or index_url(build.backend, root)
     if ask.is_poetry:
-        return _edit_of_poetry(ask, family, build, url)
+        return edit_of_poetry(ask, family, build, url)
     ask_here = ask.on_machine(marker_environment(host.machine), variant_name)
     sources = {one.package: one.index for one in ask_here.sources}
     index = _index_of_torch(ask, sources.get("torch"))
@@ -91,28 +91,38 @@ def _index_of_torch(ask: Ask, source: str | None) -> NamedIndex | None:
     return next((index for index in ask.indexes if index.backend), None)
 
 
-def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
+def edit_of_poetry(
+    ask: Ask, family: Sequence[str], build: TorchBuild, url: str, added: Sequence[str] = ()
+) -> Edit:
     """The edit for Poetry, whose sources are named at the dependencies themselves
     (https://python-poetry.org/docs/repositories/#explicit-package-sources). The `indexes` that are
-    read from such a project are its tables `[[tool.poetry.source]]`."""
+    read from such a project are its tables `[[tool.poetry.source]]`.
+
+    `added` are the requirements that Poetry adds from this source; without any, the project names
+    the family already."""
     install = ("poetry", "install")
     source = next((index for index in ask.indexes if index.backend), None)
-    if source and source.backend == build.backend:
+    is_there = source is not None and source.backend == build.backend
+    if is_there and not added:
         note = f"{ask.path} names {build.backend} already: no edit"
         return Edit(steps=(install,), notes=(note,))
     # Dependencies may name the source that is there, so the new table keeps its name.
     name = (source.name if source else None) or index_name(build.backend)
-    table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
     # Poetry takes from an explicit source only what names it, and these builds need more of theirs.
     needs_more = maker_of(build.backend) in NEEDS_ITS_INDEX
     priority = "supplemental" if needs_more else "explicit"
-    note = (
+    table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
+    lines = () if is_there else (*table, f'priority = "{priority}"')
+    replaces = f"replace the source {name} with the table above"
+    notes = [replaces] if source and not is_there else []
+    if added:
+        step = ("poetry", "add", "--source", name, *added)
+        return Edit(lines=lines, steps=(step,), notes=tuple(notes))
+    notes.append(
         f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
         f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
     )
-    replaces = (f"replace the source {name} with the table above",) if source else ()
-    lines = (*table, f'priority = "{priority}"')
-    return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(*replaces, note))
+    return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=tuple(notes))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ def add_pyproject(ask: Ask) -> None:
     uv, poetry = table(tool, "uv"), table(tool, "poetry")
     ask.python = text_in(project, "requires-python")
     ask.has_project = bool(project)
+    # With `[project] dependencies`, Poetry 2 reads those, and uv can edit the file.
     ask.is_poetry = bool(poetry) and "dependencies" not in project
     # A file that only has `[[tool.uv.index]]` and `[tool.uv.sources]` contains no `[tool.uv]`.
     has_uv_settings = bool(uv.keys() - {"index", "sources"})

@@ -278,6 +278,7 @@ class UserIndexes:
             )
         return IndexAnswer(
             packages={name: row.get("version", "") for name, row in locked.items()},
+            # torch's family always comes from there.
             on_torch_index=tuple(name for name in on_torch_index if name not in FAMILY),
         )
 

@@ -156,6 +156,13 @@ def test_a_project_of_poetry_gets_a_source_of_poetry(
     elsewhere = f"{{url = '{wheel}', markers = \"sys_platform == 'win32'\"}}"
     (folder / "pyproject.toml").write_text(f"{text}torch = [{elsewhere}, '^2.6']\n")
     assert edit(capsys, *T4)[1]["lines"] == answer["lines"]
+    # Without torch in the file, Poetry adds it, before what may need it.
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    _, new, _ = edit(capsys, "timm", *T4)
+    assert new["lines"] == answer["lines"]
+    first, second = steps(new)
+    assert first.startswith("poetry add --source pytorch-cu") and "torch==" in first
+    assert second == "poetry add timm"
 
 
 def test_doctor_begins_with_what_the_folder_asks_for_and_installs_that(
