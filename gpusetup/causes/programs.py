@@ -322,8 +322,11 @@ CAUSES = (
         title="{who} is busy only part of the time: {picture}",
         plain="A GPU with a running program is busy less than half of the time",
         means="A single measurement does not show why.",
-        text="Let gpusetup watch the training for a minute to find the cause",
-        # Source: the limits in readings/gpu_use.py.
+        text="Try in order: 1. larger batch with less accumulation (the same effective batch), if "
+        "the GPU's memory has room for it, 2. more DataLoader workers (num_workers: one for each "
+        "CPU core you may use, 16 at most) with pin_memory and persistent_workers, 3. mixed precision "
+        "(torch.amp.autocast in bfloat16 from compute capability 8.0 on, else float16 with a "
+        "GradScaler). To find the cause, let gpusetup watch the training for a minute",
         commands=("gpusetup monitor -- python train.py",),
     ),
     Cause(

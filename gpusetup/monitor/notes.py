@@ -12,7 +12,6 @@ from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.words import filled, with_gpu_names
 from gpusetup.monitor.work import or_zero
-from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
 if TYPE_CHECKING:
     from gpusetup.monitor.judge import Judgement
@@ -84,6 +83,12 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
 
 # --- the acceleration guide's advice --------------------------------------------------------------
 
+LARGER_BATCH = "larger batch with less accumulation (the same effective batch)"
+MORE_WORKERS = "DataLoader with num_workers={workers}, pin_memory, persistent_workers"
+MIXED_PRECISION = (
+    "mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
+    "else float16 with a GradScaler"
+)
 UNKNOWN_CAUSES = ("short-pieces", "one-reading")
 """Causes of a verdict that only say how much the GPU works, so that any of the advice may help."""
 
