@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import checks, facts, proofs
-from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import ON_WINDOWS, in_an_image_build, job_without_gpu
+from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -89,7 +89,7 @@ REPOSITORY = {
 def toolkit_commands(context: RuleContext) -> Lines:
     """The commands that install NVIDIA's container toolkit on the host and configure the engine."""
     # Docker Desktop on Windows runs in WSL and includes the toolkit.
-    if ON_WINDOWS(context):
+    if on(context, "windows"):
         return lines(
             "wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi"
         )

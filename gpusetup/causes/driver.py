@@ -9,7 +9,6 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.context import events, in_container, listed_gpus
-from gpusetup.evidence.places import no
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
@@ -173,7 +172,7 @@ CAUSES = (
     Cause(
         "nvml-mismatch",
         by_check=True,
-        certain_if=no(in_container),
+        certain_if=lambda context: not in_container(context),
         check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
         means="Usually an update replaced the driver while the old kernel module stayed loaded.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import checks, proofs
 from gpusetup.evidence.context import RuleContext, events, in_container
-from gpusetup.evidence.places import no
 from gpusetup.fixes import training
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -49,7 +48,7 @@ CAUSES = (
         "`emptyDir` with `medium: Memory` at /dev/shm), or use num_workers=0",
         cases=(
             Message(
-                where=(no(in_container),),
+                where=(lambda context: not in_container(context),),
                 title="Bus error: /dev/shm is too small, or a data file is incomplete",
                 text="First check how large /dev/shm is. If /dev/shm is small, start the container "
                 "with `--shm-size=8g`, or use num_workers=0. If it is large enough, check whether "

@@ -13,9 +13,8 @@ from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import checks, facts, proofs
 from gpusetup.evidence.command_values import is_a_path
-from gpusetup.evidence.context import RuleContext, cuda_needed, events
+from gpusetup.evidence.context import RuleContext, cuda_needed, events, on
 from gpusetup.evidence.facts import listed_files
-from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import (
     CUDA_LIBRARY,
@@ -334,7 +333,7 @@ CAUSES = (
         means="Only torch for Linux comes with Triton.",
         text="Install the release of triton-windows (a community build) that matches your torch "
         "(2.4 or newer). Or do without torch.compile",
-        where=(no(ON_LINUX), no(ON_MACOS)),
+        where=(lambda context: context.os.family not in ("linux", "macos"),),
         commands=_triton_windows,
         says=(
             r"Cannot find a working triton installation|Windows not yet supported for torch\.compile|tritonmissing",
@@ -352,7 +351,7 @@ CAUSES = (
         '`python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
         events=("triton-missing", "triton-missing-windows"),
-        where=(no(ON_WINDOWS), no(ON_MACOS)),
+        where=(lambda context: context.os.family not in ("windows", "macos"),),
         look=("python -c \"import importlib.metadata as m; print([r for r in m.requires('torch') if 'triton' in r])\"",),
         formerly=("triton-mismatch",),
         says=(
@@ -386,7 +385,7 @@ CAUSES = (
         needs_root=True,
         cases=(
             Message(
-                where=(ON_WINDOWS,),
+                where=(lambda context: on(context, "windows"),),
                 text="Install the newest triton-windows, which includes a compiler. Older "
                 "releases of triton-windows need the Build Tools for Visual Studio with C++",
                 commands=("pip install --upgrade triton-windows",),

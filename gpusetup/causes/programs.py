@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import checks, proofs
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, shows_no_other_failure
-from gpusetup.evidence.places import ON_MACOS, uses_no_torch
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, on, shows_no_other_failure
+from gpusetup.evidence.places import uses_no_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -117,7 +117,7 @@ CAUSES = (
         "driver or the CUDA toolkit",
         cases=(
             Message(
-                where=(ON_MACOS,),
+                where=(lambda context: on(context, "macos"),),
                 means="On a Mac, torch uses the GPU through the mps device, and most programs use "
                 "the CPU unless you select mps.",
                 text="First check whether this Python can use the GPU: it must print arm64 and "

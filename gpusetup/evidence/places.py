@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.evidence.context import RuleContext, events, gpus, on
+from gpusetup.evidence.context import RuleContext, events, gpus
 from gpusetup.model.machine import Events
 
 if TYPE_CHECKING:
     from gpusetup.messages.programs import Program
-
-Question = Callable[[RuleContext], bool]
-
-
-def no(question: Question) -> Question:
-    """The question's opposite."""
-    return lambda context: not question(context)
-
-
-def of_system(family: str) -> Question:
-    """Whether the program runs on this operating system."""
-    return lambda context: on(context, family)
 
 
 def in_an_image_build(context: RuleContext) -> bool:
@@ -30,7 +17,6 @@ def in_an_image_build(context: RuleContext) -> bool:
     return bool(events(context, "image-build"))
 
 
-ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
 TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBackendError")
 """torch's own exception classes; `error` stands for a message without a class."""
 
