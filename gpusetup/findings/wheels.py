@@ -61,18 +61,12 @@ ANOTHER_PACKAGE = "wrong-index of another package"
 `wrong-index`, with another fix."""
 
 
-ITS_INDEX = (
+FROM_ITS_INDEX = (
     "Check the package's name and version. In a conda environment file, remove the build strings "
-    "(the part after the second `=`). Use PyTorch's index for torch only, not as the --index-url. "
-    "In pyproject.toml, write `explicit = true` under [[tool.uv.index]], and add entries to "
-    "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip`, use --torch-backend"
-)
-
-ITS_INDEX_IS_EXPLICIT = (
-    "uv looked for {package} in PyTorch's index, which has only a few builds of it. In "
-    "pyproject.toml, write `explicit = true` under [[tool.uv.index]] for that index, and add "
-    "entries to [tool.uv.sources] for torch, torchvision and torchaudio, so that {package} comes "
-    "from your default index again. `gpusetup install --project` writes both"
+    "(the part after the second `=`). PyTorch's index has only a few builds of other packages, so "
+    "use it for torch only, not as the --index-url. In pyproject.toml, write `explicit = true` "
+    "under its [[tool.uv.index]], and add entries to [tool.uv.sources] for torch, torchvision and "
+    "torchaudio (`gpusetup install --project` writes both). With `uv pip`, use --torch-backend"
 )
 
 
@@ -86,10 +80,8 @@ def _fix_for(context: RuleContext, cause: str, requested: str, event: Event) -> 
         if on(context, "macos"):
             return makers.for_mac(context)
         return makers.build_for(context, BY_ID[maker], makers.target_of(context))
-    if cause == ANOTHER_PACKAGE:
-        return Fix(text=ITS_INDEX)
-    if cause == "wrong-index" and not _is_of_torch(requested):
-        return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
+    if cause == ANOTHER_PACKAGE or (cause == "wrong-index" and not _is_of_torch(requested)):
+        return Fix(text=FROM_ITS_INDEX)
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
     if cause == "python-no-wheel":
