@@ -28,7 +28,7 @@ from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.patterns import in_any_case
-from gpusetup.model.shell import Lines
+from gpusetup.model.shell import Lines, unsetting
 
 
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
@@ -226,7 +226,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
         paste.setting(context, *word.split("=", 1)) for word in words
     ),
     "package": lambda context, words: system_packages.system_package(context, words[0]),
-    "unset": lambda context, words: paste.unset(context, words[0]),
+    "unset": lambda context, words: (unsetting(words[0], context.os.family),),
 }
 """The first word of a command in a record -> the function that writes the command for a target."""
 

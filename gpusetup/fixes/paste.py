@@ -45,11 +45,6 @@ def setting(context: RuleContext, name: str, value: str) -> Line:
     return shell.setting(name, value, context.os.family)
 
 
-def unset(context: RuleContext, name: str) -> Lines:
-    """The line that unsets a variable in this system's shell."""
-    return (shell.unsetting(name, context.os.family),)
-
-
 LIBRARIES = "LD_LIBRARY_PATH"
 """The variable with the folders in which Linux' loader looks first."""
 
@@ -65,7 +60,7 @@ def without_folders(context: RuleContext, *unwanted: str) -> Lines:
     # A report may contain any text as a path, and people paste the line into a shell.
     if kept and all(map(is_a_path, kept)):
         return (setting(context, LIBRARIES, ":".join(kept)),)
-    return unset(context, LIBRARIES)
+    return (shell.unsetting(LIBRARIES, context.os.family),)
 
 
 def prepending(context: RuleContext, name: str, folder: str) -> Line:
